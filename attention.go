@@ -1,0 +1,96 @@
+package pulsecol
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+)
+
+// AttentionOption is an optional part of one Attention call.
+type AttentionOption func(*attentionOptions)
+
+type attentionOptions struct{ mask *gorgonia.Node }
+
+// WithPaddingMask hides padding: mask [B,N] float32 is 0 at padding positions.
+// No query attends to padding, padding queries have no part in choosing columns,
+// and the number of columns kept counts real keys only. What padding queries
+// themselves return is meaningless.
+func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
+	return func(o *attentionOptions) { o.mask = mask }
+}
+
+// Attention adds an attention layer under l's controller to the graph of q, k
+// and v and returns its output.
+//
+// q is [B,H,N,D], k and v are [B,Hkv,N,D] with H a multiple of Hkv (query head h
+// reads key head h/(H/Hkv)), all float32, already split into heads and rotated.
+// The result has q's shape. A layer serves one Attention.
+//
+// It adds three nodes: op.ScoreCollect, op.GroupTopK and op.ColumnSparseAttn.
+// The result is differentiable in q, k and v, with the columns held fixed.
+func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorgonia.Node, error) {
+	var o attentionOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	switch {
+	case l == nil:
+		return nil, errors.New("pulsecol: Attention: the layer is nil or has a negative index")
+	case l.ctl.closed:
+		return nil, ErrClosed
+	case l.used:
+		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
+	case q == nil || k == nil || v == nil:
+		return nil, fmt.Errorf("pulsecol: %s: q, k and v must not be nil", l.path)
+	case q.Dims() != 4:
+		return nil, fmt.Errorf("pulsecol: %s: q has shape %v, want [B H N D]", l.path, q.Shape())
+	}
+	p := op.AttentionParams{
+		Group: l.ctl.group, Selection: l.ctl.sel, Scale: l.ctl.cfg.Scale,
+		Masked: o.mask != nil, State: l.state,
+	}
+	collect, err := op.NewScoreCollect(l.path, p)
+	if err != nil {
+		return nil, err
+	}
+	choose, err := op.NewGroupTopK(l.path, q.Shape()[2], p)
+	if err != nil {
+		return nil, err
+	}
+	attend, err := op.NewColumnSparseAttn(l.path, p)
+	if err != nil {
+		return nil, err
+	}
+	scores, err := l.add(collect, o.mask, q, k, v)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := l.add(choose, o.mask, scores)
+	if err != nil {
+		return nil, err
+	}
+	y, err := l.add(attend, o.mask, q, k, v, columns)
+	if err != nil {
+		return nil, err
+	}
+	l.used = true
+	return y, nil
+}
+
+// add puts an operator into the graph, on the controller's device, with the
+// padding mask as its last input if there is one.
+func (l *Layer) add(o gorgonia.Op, mask *gorgonia.Node, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	if l.ctl.cfg.Device == CUDA {
+		var err error
+		if o, err = cudaop.Wrap(o); err != nil {
+			return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
+		}
+	}
+	if mask != nil {
+		inputs = append(inputs, mask)
+	}
+	return op.Apply(o, inputs...)
+}

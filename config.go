@@ -1,0 +1,127 @@
+package pulsecol
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/op"
+)
+
+// Config says which query-key pairs attention computes and when that choice is
+// made anew. The zero value is dense attention.
+type Config struct {
+	// Sparsity is the share of keys each query drops (ρ in the paper), in [0, 1).
+	// 0 means dense attention in every step. Patterns that are fixed by position
+	// (SlidingWindow, Streaming) ignore it.
+	Sparsity float64
+
+	// GroupSize is the number of consecutive queries that share one set of keys;
+	// the last group may be short. 0 = 32, the most accurate in the paper. SparseD
+	// uses its own block size instead.
+	GroupSize int
+
+	// Pattern is the shape of what is kept; nil = Columns{}.
+	Pattern Pattern
+
+	// Schedule says which steps refresh; nil = Uniform{}, the paper's. Patterns
+	// fixed by position never refresh.
+	Schedule Schedule
+
+	// Scale multiplies q·k; 0 = 1/sqrt(head dimension).
+	Scale float64
+
+	// Device is where the operators run; the zero value picks.
+	Device Device
+
+	// Name is the first part of the layers' paths, which identify their operators
+	// in a graph; "" = "pulsecol". Two controllers in one graph need two names.
+	Name string
+}
+
+// Device is where operators run.
+type Device uint8
+
+const (
+	Auto Device = iota // CUDA where it is available, else the CPU
+	CPU
+	CUDA
+)
+
+func (d Device) String() string {
+	switch d {
+	case Auto:
+		return "auto"
+	case CPU:
+		return "cpu"
+	case CUDA:
+		return "cuda"
+	}
+	return fmt.Sprintf("Device(%d)", uint8(d))
+}
+
+// ErrConfig is wrapped by every error about a Config.
+var ErrConfig = errors.New("pulsecol: invalid config")
+
+// Validate returns every problem of c, joined, or nil.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
+	}
+	if !(c.Sparsity >= 0 && c.Sparsity < 1) {
+		bad("Sparsity is %v, want 0 <= Sparsity < 1", c.Sparsity)
+	}
+	if c.GroupSize < 0 {
+		bad("GroupSize is %d, want at least 1 (or 0 for %d)", c.GroupSize, op.DefaultGroup)
+	}
+	if !(c.Scale >= 0) || math.IsInf(c.Scale, 0) {
+		bad("Scale is %v, want a finite number above 0 (or 0 for 1/sqrt(head dimension))", c.Scale)
+	}
+	if v, ok := c.Pattern.(validator); ok {
+		if err := v.validate(); err != nil {
+			bad("Pattern %v: %v", c.Pattern, err)
+		}
+	}
+	if v, ok := c.Schedule.(validator); ok {
+		if err := v.validate(); err != nil {
+			bad("Schedule %v: %v", c.Schedule, err)
+		}
+	}
+	switch c.Device {
+	case Auto, CPU:
+	case CUDA:
+		if err := cudaop.Available(); err != nil {
+			bad("Device is cuda, but %v", err)
+		}
+	default:
+		bad("Device is %v, want auto, cpu or cuda", c.Device)
+	}
+	return errors.Join(errs...)
+}
+
+type validator interface{ validate() error }
+
+// withDefaults fills in what the zero values stand for.
+func (c Config) withDefaults() Config {
+	if c.Pattern == nil {
+		c.Pattern = Columns{}
+	}
+	if c.Schedule == nil {
+		c.Schedule = Uniform{}
+	}
+	if c.GroupSize == 0 {
+		c.GroupSize = op.DefaultGroup
+	}
+	if c.Name == "" {
+		c.Name = "pulsecol"
+	}
+	if c.Device == Auto {
+		c.Device = CPU
+		if cudaop.Available() == nil {
+			c.Device = CUDA
+		}
+	}
+	return c
+}

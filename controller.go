@@ -1,0 +1,286 @@
+package pulsecol
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+)
+
+// Errors that callers may test for with errors.Is.
+var (
+	// ErrNotStarted: a step without Start.
+	ErrNotStarted = errors.New("pulsecol: no generation in progress; call Controller.Start")
+	// ErrFinished: a step after the last of the generation.
+	ErrFinished = errors.New("pulsecol: all steps of the generation are done; call Controller.Start")
+	// ErrAttached: the controller has a machine already.
+	ErrAttached = errors.New("pulsecol: the controller is attached to another machine")
+	// ErrClosed: the controller or machine was closed.
+	ErrClosed = errors.New("pulsecol: closed")
+	// ErrBusy: the machine is in the middle of a step.
+	ErrBusy = errors.New("pulsecol: a step is in progress")
+	// ErrStale: there are no columns yet, or an error left them half built.
+	ErrStale = op.ErrStale
+)
+
+// Controller is the state of one generation: it decides what each step does and
+// holds the column tables of all layers. It belongs to one machine and is not
+// safe for concurrent use.
+type Controller struct {
+	cfg    Config
+	sel    op.Selection
+	group  int
+	layers []*Layer
+	step   op.Step
+
+	total, done  int // steps of the generation; those that are over
+	lastMode     Mode
+	dense        bool // sparse attention is switched off
+	mustRefresh  bool // before the next reuse
+	modes        [op.Reuse + 1]int
+	refreshSteps []int
+	machine      *Machine
+	closed       bool
+}
+
+// NewController returns the controller of a generation under c, which must be
+// valid.
+func NewController(c Config) (*Controller, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	sel, group := c.Pattern.selection(c.Sparsity, c.GroupSize)
+	return &Controller{cfg: c, sel: sel, group: group}, nil
+}
+
+// Config returns the configuration with the defaults filled in.
+func (c *Controller) Config() Config { return c.cfg }
+
+// Layer is the place of one attention layer in a model. Its path is part of the
+// layer's operators' identity in the graph.
+type Layer struct {
+	ctl   *Controller
+	index int
+	path  string
+	state *op.State
+	used  bool // an Attention was built on it
+}
+
+// Layer returns attention layer i, i >= 0. The same i gives the same layer.
+func (c *Controller) Layer(i int) *Layer {
+	for len(c.layers) <= i {
+		n := len(c.layers)
+		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
+		c.layers = append(c.layers, &Layer{ctl: c, index: n, path: path, state: op.NewState(path, &c.step)})
+	}
+	if i < 0 {
+		return nil // Attention reports it
+	}
+	return c.layers[i]
+}
+
+// Start begins a generation of totalSteps denoising steps: the next step is step
+// 1, and all column tables are dropped. Memory and Stats are kept.
+func (c *Controller) Start(totalSteps int) error {
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.machine != nil && c.machine.running.Load():
+		return ErrBusy
+	case totalSteps < 1:
+		return fmt.Errorf("pulsecol: Start: %d steps, want at least 1", totalSteps)
+	}
+	c.total, c.done = totalSteps, 0
+	c.mustRefresh = false
+	c.modes = [op.Reuse + 1]int{}
+	c.refreshSteps = nil
+	for _, l := range c.layers {
+		l.state.Invalidate()
+	}
+	return nil
+}
+
+// SetDense switches sparse attention off (true) or back on (false), from the
+// next step on. Steps count on while it is off. If the schedule's refreshes fell
+// into that time, the first sparse step makes up for them.
+func (c *Controller) SetDense(dense bool) { c.dense = dense }
+
+// Invalidate makes the next sparse step a refresh.
+func (c *Controller) Invalidate() { c.mustRefresh = true }
+
+// Step returns the number of steps that are over and their total.
+func (c *Controller) Step() (done, total int) { return c.done, c.total }
+
+// Mode returns what the next step will do. It is Dense when no step is left.
+func (c *Controller) Mode() Mode {
+	if c.done >= c.total {
+		return Dense
+	}
+	return c.mode(c.done + 1)
+}
+
+// LastMode returns what the latest step did.
+func (c *Controller) LastMode() Mode { return c.lastMode }
+
+func (c *Controller) mode(step int) Mode {
+	static := c.sel.Kind == op.SelectStatic
+	switch {
+	case c.dense || (c.cfg.Sparsity == 0 && !static):
+		return Dense
+	case static:
+		return Reuse
+	}
+	m := c.cfg.Schedule.Mode(step, c.total)
+	if m == Reuse && (c.mustRefresh || !c.built()) {
+		return Refresh
+	}
+	return m
+}
+
+// built reports whether every layer in use has columns.
+func (c *Controller) built() bool {
+	for _, l := range c.layers {
+		if l.used && !l.state.Built() {
+			return false
+		}
+	}
+	return true
+}
+
+// begin opens the next step.
+func (c *Controller) begin() error {
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.total == 0:
+		return ErrNotStarted
+	case c.done >= c.total:
+		return fmt.Errorf("%w (%d of %d)", ErrFinished, c.done, c.total)
+	}
+	c.lastMode = c.mode(c.done + 1)
+	c.step.Begin(c.lastMode)
+	return nil
+}
+
+// end closes the step. A failed step does not count; a failed refresh has left
+// some layers with new columns and some with old ones, so all are dropped.
+func (c *Controller) end(failed error) error {
+	c.step.End()
+	if failed == nil {
+		for _, l := range c.layers {
+			if l.used && !l.state.Ran() {
+				failed = fmt.Errorf("pulsecol: %s did not run in this step; is it in the machine's graph?", l.path)
+			}
+		}
+	}
+	if failed != nil {
+		if c.lastMode == Refresh {
+			for _, l := range c.layers {
+				l.state.Invalidate()
+			}
+		}
+		return failed
+	}
+	c.done++
+	c.modes[c.lastMode]++
+	switch c.lastMode {
+	case Refresh:
+		c.mustRefresh = false
+		c.refreshSteps = append(c.refreshSteps, c.done)
+	case Dense:
+		if c.dense && c.cfg.Schedule.Mode(c.done, c.total) == Refresh {
+			c.mustRefresh = true
+		}
+	}
+	return nil
+}
+
+// Stats is what happened since Start, and per layer since the controller was
+// made.
+type Stats struct {
+	Steps        int   // done
+	Dense        int   // of them
+	Refreshes    int   // of them
+	Reuses       int   // of them
+	RefreshSteps []int // 1-based
+	Layers       []LayerStats
+}
+
+// LayerStats counts what one attention layer did.
+type LayerStats = op.LayerStats
+
+// Stats returns the counts so far.
+func (c *Controller) Stats() Stats {
+	s := Stats{
+		Steps: c.done, Dense: c.modes[Dense], Refreshes: c.modes[Refresh], Reuses: c.modes[Reuse],
+		RefreshSteps: append([]int(nil), c.refreshSteps...),
+	}
+	for _, l := range c.layers {
+		s.Layers = append(s.Layers, l.state.Stats())
+	}
+	return s
+}
+
+// ColumnTable says which keys each query group of a layer attends to.
+type ColumnTable struct{ op.ColumnBits }
+
+// Groups is the number of query groups.
+func (t *ColumnTable) Groups() int { return (t.Len + t.Group - 1) / t.Group }
+
+// Keys returns the keys that a query group keeps, ascending.
+func (t *ColumnTable) Keys(batch, head, group int) []int {
+	words := (t.Len + 31) / 32
+	row := t.Bits[((batch*t.Heads+head)*t.Groups()+group)*words:][:words]
+	var keys []int
+	for j := range t.Len {
+		if row[j/32]>>(j%32)&1 != 0 {
+			keys = append(keys, j)
+		}
+	}
+	return keys
+}
+
+// Columns returns a copy of a layer's column table, or an error wrapping
+// ErrStale if there is none.
+func (c *Controller) Columns(layer int) (*ColumnTable, error) {
+	if layer < 0 || layer >= len(c.layers) {
+		return nil, fmt.Errorf("pulsecol: layer %d, want 0 to %d", layer, len(c.layers)-1)
+	}
+	bits, err := c.layers[layer].state.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("pulsecol: %w", err)
+	}
+	return &ColumnTable{bits}, nil
+}
+
+// PlanBytes returns, before anything runs, whether a generation under c collects
+// scores at all, and the bytes its column tables will take in g.
+func (c *Controller) PlanBytes(g *gorgonia.ExprGraph) (refreshes bool, columns int64) {
+	if c.cfg.Sparsity == 0 && c.sel.Kind != op.SelectStatic {
+		return false, 0
+	}
+	if _, never := c.cfg.Schedule.(AlwaysDense); never && c.sel.Kind != op.SelectStatic {
+		return false, 0
+	}
+	for _, n := range g.AllNodes() {
+		if o, ok := n.Op().(*op.GroupTopK); ok {
+			columns += o.TableBytes(n.Shape())
+		}
+	}
+	return c.sel.Kind != op.SelectStatic, columns
+}
+
+// Close drops the column tables and ends the use of the controller. A second
+// Close does nothing.
+func (c *Controller) Close() error {
+	if c.machine != nil && c.machine.running.Load() {
+		return ErrBusy
+	}
+	c.closed = true
+	for _, l := range c.layers {
+		l.state.Free()
+	}
+	return nil
+}

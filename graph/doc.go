@@ -1,0 +1,8 @@
+// Package graph builds the pieces of a transformer as Gorgonia nodes around
+// pulsecol.Attention, and checks graphs for what Gorgonia would silently compute
+// wrongly.
+//
+// Every builder takes the path of its weight in the checkpoint, which is also
+// the operator's identity in the graph. Shapes: B batch rows, N tokens, D
+// features of the model.
+package graph

@@ -1,0 +1,41 @@
+// Package decode holds the samplers of masked diffusion language models: how a
+// sequence of mask tokens becomes text in a given number of denoising steps.
+//
+// It knows no model. A sampler sees token ids and calls a [Forward] for the
+// logits of the rows it is about to read; [LLaDA] and [Dream] follow the
+// published generate functions of the two model families
+// (github.com/ML-GSAI/LLaDA generate.py, github.com/DreamLM/Dream
+// generation_utils.py) and the confidence-threshold decoding of Fast-dLLM
+// (arXiv 2505.22618).
+//
+// # One step
+//
+// At every step a sampler proposes a token for masked positions, gives each
+// proposal a confidence, and commits the surest ones: they are never masked
+// again. Steps are counted from 1 over the whole generation, and each one is
+// exactly one call of Forward. TotalSteps gives their number beforehand, since a
+// schedule of column refreshes is laid out over it.
+//
+// # Ties
+//
+// Between equal confidences the lower position is committed first; between equal
+// logits the lower token id is proposed. The references leave both to their
+// tensor library. Ties are frequent: confidences are rounded (see [DType]), and
+// those of sure tokens all become 1.
+//
+// # The mask token
+//
+// A model may give the mask token probability, but no sampler ever proposes it:
+// a position filled with the mask would have used up its step and stayed open.
+// The references have no such guard. In all other respects the mask token is part
+// of the softmax, as it is there, so confidences are equal to theirs.
+//
+// # Determinism
+//
+// Equal options, prompts and logits give equal tokens on every platform and with
+// any number of threads. Each random decision draws from a ChaCha8 stream of its
+// own, keyed by seed, step, batch row and position, so no order of evaluation can
+// change it; exp and log are computed by this package, since those of package
+// math differ between architectures in their last bit; and no product is left
+// for a compiler to fuse with a sum.
+package decode

@@ -1,0 +1,249 @@
+package decode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Row names one row of a model's output: position Pos of sequence Batch.
+type Row struct{ Batch, Pos int }
+
+// Forward runs the model on ids [B][n] and returns the logits of the asked rows:
+// result[r] belongs to rows[r] and has one entry per vocabulary token. The result
+// must stay valid until the next call; the sampler does not write to it. ids and
+// rows are the sampler's: valid during the call and not to be changed.
+//
+// rows is sorted by (Batch, Pos), without duplicates, and holds exactly the rows
+// that will be read. Under classifier-free guidance ids has 2B rows: row B+b is
+// the unconditional copy of row b and shares its padding mask.
+//
+// rows is empty at a step that commits nothing (a quota of zero). Such a step is
+// still a step: the reference implementations run the model there, and schedules
+// count it. The callback may skip the computation, as no logits are read, but
+// only if nothing else hangs on it; a column refresh due at that step, for
+// example, has to happen or be passed on to the next.
+type Forward func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error)
+
+// StepInfo describes a denoising step that has just been completed.
+type StepInfo struct {
+	Step  int // 1-based over the whole generation
+	Total int // what TotalSteps gave: with a threshold an upper bound
+	Block int // 0-based block of the semi-autoregressive order; 0 for Dream
+
+	IDs       [][]int32 // [B][n] after the step; a live view, not to be kept or changed
+	Committed []Row     // positions filled at this step, sorted by (Batch, Pos)
+}
+
+// Result is what a generation has produced. When it ended early (cancellation, a
+// failed forward pass), IDs still holds masks.
+type Result struct {
+	IDs      [][]int32 // [B][n]: prompt and generated part
+	Steps    int       // denoising steps completed
+	Forwards int       // calls of Forward that returned logits; with guidance, conditional and unconditional are one
+}
+
+// generation is the state of one Generate call, common to all samplers.
+type generation struct {
+	ids     [][]int32 // [B][n], filled in place
+	mask    int32
+	special []special // ids that the vocabulary must hold
+	seed    uint64
+	total   int
+	forward Forward
+	onStep  func(StepInfo)
+
+	steps, forwards int
+	vocab           int // 0 until the first logits arrive
+	workers         []*worker
+}
+
+// special is a token id that an option names.
+type special struct {
+	option string
+	id     int32
+}
+
+// worker is what one goroutine needs to read logits rows.
+type worker struct {
+	rng    *rand.ChaCha8
+	logits []float32 // [vocab] a row that may be changed
+	p      []float64 // [vocab] probabilities
+	heap   []float64
+	order  []weighted
+}
+
+func newWorker(vocab int) *worker {
+	return &worker{
+		rng:    rand.NewChaCha8([32]byte{}),
+		logits: make([]float32, vocab),
+		p:      make([]float64, vocab),
+	}
+}
+
+// proposal is a token that may be committed at a position.
+type proposal struct {
+	Row
+	token      int32
+	confidence float64
+}
+
+// checkPrompts reports why prompts, each lengthened by grow tokens, cannot be a
+// batch of sequences.
+func checkPrompts(prompts [][]int32, grow int) error {
+	if len(prompts) == 0 {
+		return errors.New("decode: no prompts: want at least one row")
+	}
+	n := len(prompts[0])
+	for b, row := range prompts {
+		if len(row) != n {
+			return fmt.Errorf("decode: prompt row %d has %d tokens, row 0 has %d: rows of a batch have one length (pad on the left)", b, len(row), n)
+		}
+		for i, id := range row {
+			if id < 0 {
+				return fmt.Errorf("decode: prompt row %d, position %d: token id %d: want at least 0", b, i, id)
+			}
+		}
+	}
+	if length := int64(n) + int64(grow); length < 1 || length > math.MaxInt32 {
+		return fmt.Errorf("decode: a prompt of %d tokens and %d generated ones: want a sequence of 1 to %d", n, grow, math.MaxInt32)
+	}
+	return nil
+}
+
+// extend returns copies of the prompts followed by grow masks.
+func extend(prompts [][]int32, grow int, mask int32) [][]int32 {
+	ids := make([][]int32, len(prompts))
+	for b, prompt := range prompts {
+		ids[b] = slices.Concat(prompt, slices.Repeat([]int32{mask}, grow))
+	}
+	return ids
+}
+
+// count returns how often id occurs in row.
+func count(row []int32, id int32) int {
+	n := 0
+	for _, v := range row {
+		if v == id {
+			n++
+		}
+	}
+	return n
+}
+
+// open returns a proposal without a token for every masked position before hi,
+// sorted by (Batch, Pos).
+func (g *generation) open(hi int) []proposal {
+	var open []proposal
+	for b, row := range g.ids {
+		for i, id := range row[:hi] {
+			if id == g.mask {
+				open = append(open, proposal{Row: Row{b, i}})
+			}
+		}
+	}
+	return open
+}
+
+// logits calls the model, unless ctx is done, and checks the form of what it
+// returns.
+func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("decode: stopped after step %d of %d: %w", g.steps, g.total, err)
+	}
+	logits, err := g.forward(ctx, ids, rows)
+	if err != nil {
+		return nil, fmt.Errorf("decode: step %d of %d: %w", g.steps+1, g.total, err)
+	}
+	g.forwards++
+	if len(logits) != len(rows) {
+		return nil, fmt.Errorf("decode: step %d of %d: asked for %d rows of logits, got %d", g.steps+1, g.total, len(rows), len(logits))
+	}
+	if len(rows) > 0 && g.vocab == 0 {
+		g.vocab = len(logits[0])
+		for _, s := range g.special {
+			if int(s.id) >= g.vocab {
+				return nil, fmt.Errorf("decode: %s %d: want less than the %d entries of the model's logits", s.option, s.id, g.vocab)
+			}
+		}
+	}
+	for r, row := range logits {
+		if len(row) != g.vocab {
+			return nil, fmt.Errorf("decode: step %d of %d: row %d of the logits has %d entries, earlier rows %d", g.steps+1, g.total, r, len(row), g.vocab)
+		}
+	}
+	return logits, nil
+}
+
+// predict calls f for every proposal, on as many goroutines as Go may use. f owns
+// its worker during the call. The error is that of the first proposal in order,
+// so that it does not depend on timing.
+func (g *generation) predict(proposals []proposal, f func(w *worker, i int) error) error {
+	for len(g.workers) < min(len(proposals), runtime.GOMAXPROCS(0)) {
+		g.workers = append(g.workers, newWorker(g.vocab))
+	}
+	failed := make([]error, len(proposals))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for _, w := range g.workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(proposals); i = int(next.Add(1)) - 1 {
+				failed[i] = f(w, i)
+			}
+		})
+	}
+	wg.Wait()
+	for i, err := range failed {
+		if err != nil {
+			return fmt.Errorf("decode: step %d of %d: batch row %d, position %d: %w", g.steps+1, g.total, proposals[i].Batch, proposals[i].Pos, err)
+		}
+	}
+	return nil
+}
+
+// surest keeps, of the proposals of each batch row, as many of the surest as
+// accept says. accept gets them ordered by confidence, surest first, and ties by
+// position. Both proposals and the result are sorted by (Batch, Pos).
+func surest(proposals []proposal, accept func(batch int, ordered []proposal) int) []proposal {
+	var kept []proposal
+	for len(proposals) > 0 {
+		batch := proposals[0].Batch
+		end := slices.IndexFunc(proposals, func(p proposal) bool { return p.Batch != batch })
+		if end < 0 {
+			end = len(proposals)
+		}
+		ordered := slices.Clone(proposals[:end])
+		slices.SortFunc(ordered, func(a, b proposal) int {
+			return cmp.Or(cmp.Compare(b.confidence, a.confidence), cmp.Compare(a.Pos, b.Pos))
+		})
+		chosen := ordered[:min(accept(batch, ordered), len(ordered))]
+		slices.SortFunc(chosen, func(a, b proposal) int { return cmp.Compare(a.Pos, b.Pos) })
+		kept = append(kept, chosen...)
+		proposals = proposals[end:]
+	}
+	return kept
+}
+
+// commit writes the chosen tokens and closes the step.
+func (g *generation) commit(block int, chosen []proposal) {
+	rows := make([]Row, len(chosen))
+	for i, c := range chosen {
+		g.ids[c.Batch][c.Pos] = c.token
+		rows[i] = c.Row
+	}
+	g.steps++
+	if g.onStep != nil {
+		g.onStep(StepInfo{Step: g.steps, Total: g.total, Block: block, IDs: g.ids, Committed: rows})
+	}
+}
+
+func (g *generation) result() *Result {
+	return &Result{IDs: g.ids, Steps: g.steps, Forwards: g.forwards}
+}

@@ -1,0 +1,375 @@
+package kernel_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+)
+
+// operands draws inputs whose scores have a standard deviation of about 2, which
+// makes some weights large and many small.
+func operands(r *rand.Rand, s kernel.Shape) *kernel.Operands {
+	return &kernel.Operands{
+		Shape: s,
+		Q:     normal(r, s.Batch*s.Heads*s.Len*s.HeadDim, 2),
+		K:     normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
+		V:     normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
+		Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
+	}
+}
+
+// padding says which positions of each batch row are padding.
+type padding func(batch, i, n int) bool
+
+func leftPadding(batch, i, n int) bool      { return i < (batch+1)*n/5 }
+func scatteredPadding(batch, i, n int) bool { return (i+batch)%3 == 1 }
+func firstRowPadding(batch, i, n int) bool  { return batch == 0 }
+
+func (p padding) apply(a *kernel.Operands) {
+	if p == nil {
+		return
+	}
+	a.Valid = make([]float32, a.Batch*a.Len)
+	for b := range a.Batch {
+		for i := range a.Len {
+			if !p(b, i, a.Len) {
+				a.Valid[b*a.Len+i] = 1
+			}
+		}
+	}
+}
+
+// attentionCase is an entry of the table that every attention function runs on
+// every level.
+type attentionCase struct {
+	name  string
+	shape kernel.Shape
+	group int
+	pad   padding
+}
+
+func attentionCases() []attentionCase {
+	shape := func(batch, kvHeads, ratio, n, dim int) kernel.Shape {
+		return kernel.Shape{Batch: batch, Heads: kvHeads * ratio, KVHeads: kvHeads, Len: n, HeadDim: dim}
+	}
+	cases := []attentionCase{
+		{"one query", shape(1, 1, 1, 1, 4), 32, nil},
+		{"two queries", shape(1, 1, 1, 2, 8), 32, nil},
+		{"group larger than n", shape(1, 2, 1, 5, 16), 32, nil},
+		{"one less than a group", shape(1, 1, 2, 31, 32), 32, nil},
+		{"one group", shape(2, 1, 1, 32, 64), 32, nil},
+		{"one more than a group", shape(1, 1, 7, 33, 16), 32, nil},
+		{"odd head dim", shape(1, 2, 1, 45, 5), 7, nil},
+		{"groups of one", shape(1, 1, 1, 37, 12), 1, nil},
+		{"groups across panels", shape(1, 2, 2, 127, 80), 5, nil},
+		{"one tile", shape(1, 1, 1, 128, 128), 16, nil},
+		{"one more than a tile", shape(1, 1, 1, 129, 64), 32, nil},
+		{"two key blocks", shape(1, 2, 2, 257, 16), 32, nil},
+		{"group of several tiles", shape(1, 1, 1, 300, 8), 150, nil},
+		{"group of everything", shape(1, 1, 1, 140, 8), 1 << 30, nil},
+		{"left padding", shape(2, 1, 2, 129, 32), 32, leftPadding},
+		{"scattered padding", shape(2, 1, 2, 70, 20), 16, scatteredPadding},
+		{"scattered padding, two key blocks", shape(1, 1, 1, 400, 8), 32, scatteredPadding},
+		{"row of padding", shape(2, 2, 1, 40, 16), 16, firstRowPadding},
+	}
+	return cases
+}
+
+// tables are column tables for a case: random, with everything, with nothing in
+// some groups, shared, and the static patterns.
+func (c *attentionCase) tables(r *rand.Rand) map[string]*kernel.Table {
+	s := c.shape
+	groups, words := kernel.Groups(s.Len, c.group), kernel.Words(s.Len)
+	random := func(rows int, share float64) []uint32 {
+		bits := make([]uint32, rows*groups*words)
+		for row := range rows * groups {
+			if share < 1 && row%4 == 3 {
+				continue // an empty set
+			}
+			for j := range s.Len {
+				if r.Float64() < share {
+					bits[row*words+j/32] |= 1 << (j % 32)
+				}
+			}
+		}
+		return bits
+	}
+	return map[string]*kernel.Table{
+		"random":       {Bits: random(s.Batch*s.Heads, 0.3), Group: c.group, Reach: -1},
+		"all":          {Bits: random(s.Batch*s.Heads, 1), Group: c.group, Reach: -1},
+		"shared heads": {Bits: random(s.Batch, 0.5), Group: c.group, SharedHeads: true, Reach: -1},
+		"shared batch": {Bits: random(s.Heads, 0.5), Group: c.group, SharedBatch: true, Reach: -1},
+		"window":       {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 3},
+		"streaming":    {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 9, Sinks: 2},
+		"thin window":  {Bits: random(1, 0.4), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 0, Sinks: 1},
+		"wide window":  {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: math.MaxInt},
+	}
+}
+
+// results are the values of an operation by name.
+type results map[string]struct {
+	plain []float32
+	want  []float64
+}
+
+func (r results) add(name string, plain []float32, want []float64) {
+	r[name] = struct {
+		plain []float32
+		want  []float64
+	}{plain, want}
+}
+
+// attentionResults computes what every operation must give for a case.
+func attentionResults(a *kernel.Operands, group int, dout []float32, tables map[string]*kernel.Table) results {
+	r := results{}
+	add := func(name string, t *kernel.Table) {
+		plainOut, plainLSE := ref.Attention[float32](a, t)
+		out, lse := ref.Attention[float64](a, t)
+		r.add(name+" out", plainOut, out)
+		r.add(name+" lse", plainLSE, lse)
+		pq, pk, pv := ref.AttentionGrad[float32](dout, a, t)
+		dq, dk, dv := ref.AttentionGrad[float64](dout, a, t)
+		r.add(name+" dq", pq, dq)
+		r.add(name+" dk", pk, dk)
+		r.add(name+" dv", pv, dv)
+	}
+	add("dense", nil)
+	for name, t := range tables {
+		add(name, t)
+	}
+	r.add("scores", ref.Scores[float32](a, group, 0), ref.Scores[float64](a, group, 0))
+	lo := a.Len / 3
+	r.add("scores from lo", ref.Scores[float32](a, group, lo), ref.Scores[float64](a, group, lo))
+	return r
+}
+
+func TestAttention(t *testing.T) {
+	for i, c := range attentionCases() {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRand(uint64(i))
+			a := operands(r, c.shape)
+			c.pad.apply(a)
+			dout := normal(r, len(a.Q), 1)
+			tables := c.tables(r)
+			want := attentionResults(a, c.group, dout, tables)
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				check := func(name string, got []float32) {
+					t.Helper()
+					compare(t, name, got, want[name].plain, want[name].want)
+				}
+				queries := a.Batch * a.Heads * a.Len
+				grad := func(name string, table *kernel.Table) {
+					dq, checkDQ := guarded(t, len(a.Q))
+					dk, checkDK := guarded(t, len(a.K))
+					dv, checkDV := guarded(t, len(a.V))
+					kernel.AttentionGrad(dq, dk, dv, dout, a, table)
+					check(name+" dq", dq)
+					check(name+" dk", dk)
+					check(name+" dv", dv)
+					checkDQ()
+					checkDK()
+					checkDV()
+				}
+
+				out, checkOut := guarded(t, len(a.Q))
+				lse, checkLSE := guarded(t, queries)
+				kernel.Dense(out, lse, a)
+				check("dense out", out)
+				check("dense lse", lse)
+				grad("dense", nil)
+
+				groups := kernel.Groups(a.Len, c.group)
+				scores, checkScores := guarded(t, a.Batch*a.Heads*groups*a.Len)
+				kernel.DenseScores(out, scores, a, c.group)
+				check("dense out", out)
+				check("scores", scores)
+				kernel.Scores(scores, a, c.group, 0)
+				check("scores", scores)
+				lo := a.Len / 3
+				part := scores[:a.Batch*a.Heads*groups*(a.Len-lo)]
+				kernel.Scores(part, a, c.group, lo)
+				check("scores from lo", part)
+
+				for name, table := range tables {
+					kernel.ColumnSparse(out, lse, a, table)
+					check(name+" out", out)
+					check(name+" lse", lse)
+					grad(name, table)
+				}
+				checkOut()
+				checkLSE()
+				checkScores()
+			})
+		})
+	}
+}
+
+// TestNaN puts NaN and infinities into single elements and expects them to reach
+// what depends on these, and nothing else.
+func TestNaN(t *testing.T) {
+	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8}
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		name string
+		set  func(a *kernel.Operands)
+	}{
+		{"NaN query", func(a *kernel.Operands) { a.Q[3*8+1] = nan }},
+		{"NaN query with payload", func(a *kernel.Operands) { a.Q[3*8+1] = math.Float32frombits(0x7fc00123) }},
+		{"NaN key", func(a *kernel.Operands) { a.K[5*8] = nan }},
+		{"NaN value", func(a *kernel.Operands) { a.V[7*8+2] = nan }},
+		{"+Inf score", func(a *kernel.Operands) { a.K[5*8] = inf; fill(a.Q, 1) }},
+		{"-Inf scores of one key", func(a *kernel.Operands) { a.K[5*8] = -inf; fill(a.Q, 1) }},
+		{"-Inf scores everywhere", func(a *kernel.Operands) { fill(a.K, -inf); fill(a.Q, 1) }},
+		{"huge scores", func(a *kernel.Operands) {
+			for i := range a.Q {
+				a.Q[i] *= 1e18
+				if i < len(a.K) {
+					a.K[i] *= 1e18
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := operands(newRand(1), s)
+			c.set(a)
+			const group = 8
+			outPlain, lsePlain := ref.Attention[float32](a, nil)
+			outWant, lseWant := ref.Attention[float64](a, nil)
+			scoresPlain, scoresWant := ref.Scores[float32](a, group, 0), ref.Scores[float64](a, group, 0)
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				out, lse := make([]float32, len(a.Q)), make([]float32, 2*s.Len)
+				kernel.Dense(out, lse, a)
+				compare(t, "out", out, outPlain, outWant)
+				compare(t, "lse", lse, lsePlain, lseWant)
+				scores := make([]float32, 2*kernel.Groups(s.Len, group)*s.Len)
+				kernel.DenseScores(out, scores, a, group)
+				compare(t, "out", out, outPlain, outWant)
+				compare(t, "scores", scores, scoresPlain, scoresWant)
+			})
+		})
+	}
+}
+
+func fill(x []float32, f float32) {
+	for i := range x {
+		x[i] = f
+	}
+}
+
+// TestPaddingIsNotRead fills padding positions with NaN: none of it may reach
+// the queries that are not padding.
+func TestPaddingIsNotRead(t *testing.T) {
+	s := kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 70, HeadDim: 16}
+	for name, pad := range map[string]padding{"left": leftPadding, "scattered": scatteredPadding} {
+		t.Run(name, func(t *testing.T) {
+			clean := operands(newRand(2), s)
+			pad.apply(clean)
+			dirty := *clean
+			dirty.K, dirty.V = clone(clean.K), clone(clean.V)
+			for b := range s.Batch {
+				for i := range s.Len {
+					if clean.Valid[b*s.Len+i] == 0 {
+						fill(dirty.K[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
+						fill(dirty.V[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
+					}
+				}
+			}
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				want, got := make([]float32, len(clean.Q)), make([]float32, len(clean.Q))
+				kernel.Dense(want, nil, clean)
+				kernel.Dense(got, nil, &dirty)
+				sameBits(t, "Dense", got, want)
+			})
+		})
+	}
+}
+
+func clone(x []float32) []float32 { return append([]float32(nil), x...) }
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s[%d] = %g (%08x), want %g (%08x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+func TestShapeValidate(t *testing.T) {
+	good := kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 8, HeadDim: 16}
+	if err := good.Validate(); err != nil {
+		t.Errorf("%+v: %v", good, err)
+	}
+	for want, change := range map[string]func(s *kernel.Shape){
+		"batch is 0":     func(s *kernel.Shape) { s.Batch = 0 },
+		"kv heads is -1": func(s *kernel.Shape) { s.KVHeads = -1 },
+		"length is 0":    func(s *kernel.Shape) { s.Len = 0 },
+		"4 heads are not a multiple of 3 kv head": func(s *kernel.Shape) { s.KVHeads = 3 },
+		"overflow": func(s *kernel.Shape) { s.Batch, s.HeadDim = math.MaxInt32, math.MaxInt32 },
+	} {
+		s := good
+		change(&s)
+		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want one with %q", s, err, want)
+		}
+	}
+}
+
+// TestContract checks that wrong lengths panic before anything is computed, in
+// words that name the function, the slice and both lengths.
+func TestContract(t *testing.T) {
+	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 4, HeadDim: 2}
+	a := operands(newRand(3), s)
+	short := *a
+	short.K = short.K[1:]
+	table := &kernel.Table{Bits: make([]uint32, 2), Group: 2}
+	out := make([]float32, len(a.Q))
+	for _, c := range []struct {
+		want string
+		call func()
+	}{
+		{"Dense: len(out) is 15, want 16", func() { kernel.Dense(out[1:], nil, a) }},
+		{"Dense: len(lse) is 7, want 8", func() { kernel.Dense(out, make([]float32, 7), a) }},
+		{"Dense: len(K) is 7, want 8", func() { kernel.Dense(out, nil, &short) }},
+		{"DenseScores: len(scores) is 15, want 16", func() { kernel.DenseScores(out, out[1:], a, 2) }},
+		{"DenseScores: group is 0", func() { kernel.DenseScores(out, out, a, 0) }},
+		{"Scores: lo is 5", func() { kernel.Scores(out, a, 2, 5) }},
+		{"ColumnSparse: len(Table.Bits) is 2, want 4", func() { kernel.ColumnSparse(out, nil, a, table) }},
+		{"AttentionGrad: len(dout) is 15, want 16", func() { kernel.AttentionGrad(nil, nil, nil, out[1:], a, nil) }},
+		{"TopK: len(bits) is 2, want 1", func() { kernel.TopK(make([]uint32, 2), out, 1) }},
+		{"TopKRows: len(valid(row)) is 3, want 4", func() {
+			kernel.TopKRows(make([]uint32, 4), out, 4, 4, func(int) int { return 1 }, func(int) []float32 { return out[:3] })
+		}},
+		{"BlockTopKRows: block is 0", func() {
+			kernel.BlockTopKRows(make([]uint32, 4), out, 4, 4, 0, func(int) int { return 1 }, nil)
+		}},
+		{"SparseDRows: last is 3, must be in [0, 2]", func() {
+			kernel.SparseDRows(make([]uint32, 4), out, nil, 4, 4, 2, 3, 1, 1)
+		}},
+		{"RMSNorm: len(x) is 16, want 15", func() { kernel.RMSNorm(out, out, make([]float32, 3), 0) }},
+		{"RoPE: head dim is 1", func() { kernel.RoPE(out, out, make([]int32, 4), 1, 4, 4, 1, 1e4) }},
+		{"SplitHeads: len(dst) is 15, want 16", func() { kernel.SplitHeads(out[1:], out, 1, 4, 2, 2) }},
+		{"SwiGLU: len(up) is 15, want 16", func() { kernel.SwiGLU(out, out, out[1:]) }},
+		{"Add: len(b) is 15, want 16", func() { kernel.Add(out, out, out[1:]) }},
+		{"matrix [2 4] of F32 needs 32 bytes, got 31", func() {
+			kernel.Linear(out[:2], out[:4], 1, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 31)}, nil)
+		}},
+		{"row is 2, must be in [0, 2)", func() {
+			kernel.Embed(out[:4], []int32{2}, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 32)})
+		}},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) {
+					t.Errorf("panic with %q, want one with %q", got, c.want)
+				}
+			}()
+			c.call()
+		}()
+	}
+}

@@ -1,0 +1,31 @@
+// Package kernel holds the arithmetic of the project as functions on slices:
+// attention (dense, column-sparse, its scores and its gradients), the selection
+// of columns, and the layers of a transformer. It knows nothing of Gorgonia.
+//
+// # Conventions
+//
+// Everything is float32, row-major and contiguous unless a comment says
+// otherwise. B is the batch size, H the number of query heads, N the sequence
+// length, D the head dimension and U the number of query groups.
+//
+// Lengths of slices are a contract, checked at the top of every function; a
+// violation panics with the name of the function, the slice and both lengths.
+// Values never panic: NaN in gives NaN out.
+//
+// Work is spread over runtime.GOMAXPROCS(0) goroutines. Every element of a
+// result is computed by one goroutine in a fixed order, so results have the
+// same bits for any number of them.
+//
+// # How attention is computed
+//
+// Queries are taken 32 at a time, as a panel of transposed rows [D, 32]: one
+// query is one lane of a vector register. Scores of a block of keys are then a
+// matrix [keys, 32], and the maximum, the exponential and the sum of a softmax
+// are lane-wise operations without any reduction across a register. The same
+// multiplication routine serves q k^T, the product with v, all four products of
+// the gradient, and Linear. See tile.go for the walk over keys and level.go for
+// the handful of routines that exist in several instruction sets.
+//
+// Package kernel/ref is the slow, obvious version of the same mathematics that
+// the tests hold this package to.
+package kernel

@@ -1,0 +1,102 @@
+package kernel
+
+import (
+	"fmt"
+	"testing"
+)
+
+// ForEachLevel runs f once per level of this machine, as a subtest, with every
+// call of a routine checked against the ends of its slices: assembly does not
+// check them itself.
+func ForEachLevel(t *testing.T, f func(t *testing.T)) {
+	for _, l := range levels() {
+		t.Run(l.name, func(t *testing.T) {
+			WithLevel(l.name, func() { f(t) })
+		})
+	}
+}
+
+// WithLevel runs f with the named level, checked.
+func WithLevel(name string, f func()) {
+	saved := active
+	defer func() { active = saved }()
+	for _, l := range levels() {
+		if l.name == name {
+			active = checked(l)
+			f()
+			return
+		}
+	}
+	panic("no level " + name)
+}
+
+// LevelNames lists the levels of this machine, fastest first.
+func LevelNames() (names []string) {
+	for _, l := range levels() {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// EachLevelBench runs f once per level, unchecked.
+func EachLevelBench(b *testing.B, f func(b *testing.B)) {
+	saved := active
+	defer func() { active = saved }()
+	for _, l := range levels() {
+		active = l
+		b.Run(l.name, f)
+	}
+}
+
+// Spin is the spin routine of the level in use.
+func Spin(n int) (flops int) { return active.spin(n) }
+
+// checked is a level whose routines panic when a call breaks the contract that
+// the comments of level state.
+func checked(l *level) *level {
+	c := *l
+	c.mulPanel = func(m, k int, a []float32, rs, cs int, b []float32, ldb int, d []float32, ldd int, accumulate bool) {
+		require("mulPanel", m > 0 && m%rowUnit == 0 && k > 0 && rs > 0 && cs > 0 && ldb >= lanes && ldd >= lanes, m, k, rs, cs, ldb, ldd)
+		require("mulPanel a", (m-1)*rs+(k-1)*cs < len(a), m, k, rs, cs, len(a))
+		require("mulPanel b", (k-1)*ldb+lanes <= len(b), k, ldb, len(b))
+		require("mulPanel c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+		l.mulPanel(m, k, a, rs, cs, b, ldb, d, ldd, accumulate)
+	}
+	c.softmax = func(s []float32, rows int, state []float32) {
+		require("softmax", rows > 0 && rows*lanes <= len(s) && len(state) >= 3*lanes, rows, len(s), len(state))
+		l.softmax(s, rows, state)
+	}
+	c.scaleRows = func(s []float32, rows int, w []float32) {
+		require("scaleRows", rows > 0 && rows*lanes <= len(s) && len(w) >= lanes, rows, len(s), len(w))
+		l.scaleRows(s, rows, w)
+	}
+	c.dotRows = func(dst, p []float32, rows int, w []float32) {
+		require("dotRows", rows > 0 && rows%rowUnit == 0 && rows <= len(dst) && rows*lanes <= len(p) && len(w) >= lanes, rows, len(dst), len(p), len(w))
+		l.dotRows(dst, p, rows, w)
+	}
+	c.transpose = func(dst []float32, ldd int, src []float32, lds, m, n int, scale float32) {
+		requireTranspose(len(dst), ldd, len(src), lds, m, n)
+		l.transpose(dst, ldd, src, lds, m, n, scale)
+	}
+	c.packF32 = func(dst []float32, ldd int, src []byte, lds, m, n int) {
+		requireTranspose(len(dst), ldd, len(src)/4, lds, m, n)
+		l.packF32(dst, ldd, src, lds, m, n)
+	}
+	c.packBF16 = func(dst []float32, ldd int, src []byte, lds, m, n int) {
+		requireTranspose(len(dst), ldd, len(src)/2, lds, m, n)
+		l.packBF16(dst, ldd, src, lds, m, n)
+	}
+	return &c
+}
+
+func requireTranspose(dst, ldd, src, lds, m, n int) {
+	require("transpose", m > 0 && n > 0 && m%rowUnit == 0 && n%rowUnit == 0, m, n)
+	require("transpose dst", (n-1)*ldd+m <= dst, m, n, ldd, dst)
+	require("transpose src", (m-1)*lds+n <= src, m, n, lds, src)
+}
+
+func require(what string, ok bool, values ...int) {
+	if !ok {
+		panic(fmt.Sprint("contract of ", what, " broken by ", values))
+	}
+}

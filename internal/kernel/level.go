@@ -1,0 +1,75 @@
+package kernel
+
+// A level is one implementation of the routines that matter for speed. All
+// levels have the same geometry, so that everything above them is the same Go
+// code: rows come in units of rowUnit, and the columns of a right-hand matrix in
+// panels of lanes.
+type level struct {
+	name string
+
+	// mulPanel computes c = a b, or c += a b if accumulate is set, for an
+	// [m, k] matrix a, a [k, lanes] matrix b and an [m, lanes] matrix c:
+	//
+	//	for i := range m {
+	//		for j := range lanes {
+	//			for p := range k {
+	//				c[i*ldc+j] += a[i*rs+p*cs] * b[p*ldb+j]
+	//			}
+	//		}
+	//	}
+	//
+	// m is a multiple of rowUnit, k is positive.
+	mulPanel func(m, k int, a []float32, rs, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+
+	// softmax takes one block of scores s [rows, lanes], rows > 0, into a
+	// running softmax over rows. state holds three vectors of lanes: the maximum
+	// so far, the sum so far, and, written only, the factor by which the new
+	// maximum shrinks what was summed before.
+	//
+	//	for i := range lanes {
+	//		m := max(state[i], s[0][i], s[1][i], ...)      // NaN is ignored
+	//		shift := m, or 0 if m is -Inf                   // nothing but masked keys
+	//		shrink := exp(state[i] - shift)
+	//		s[j][i] = exp(s[j][i] - shift)                  // for every row j
+	//		state[i], state[lanes+i] = m, state[lanes+i]*shrink + sum of s[j][i]
+	//		state[2*lanes+i] = shrink
+	//	}
+	//
+	// exp is within 2e-7 of the true value, relative, and 0 below expMin.
+	softmax func(s []float32, rows int, state []float32)
+
+	// scaleRows multiplies each of the rows of c [rows, lanes] by w [lanes].
+	scaleRows func(c []float32, rows int, w []float32)
+
+	// dotRows computes dst[j] = sum over i of p[j*lanes+i] * w[i] for rows rows,
+	// a multiple of rowUnit.
+	dotRows func(dst, p []float32, rows int, w []float32)
+
+	// transpose computes dst[j*ldd+i] = scale * src[i*lds+j] for i < m, j < n,
+	// both multiples of rowUnit.
+	transpose func(dst []float32, ldd int, src []float32, lds, m, n int, scale float32)
+
+	// packF32 and packBF16 are transpose with scale 1 for the little-endian
+	// bytes of a weight matrix; lds counts elements.
+	packF32, packBF16 func(dst []float32, ldd int, src []byte, lds, m, n int)
+
+	// spin runs n rounds of independent multiply-adds on registers and returns
+	// the number of floating-point operations of one round. It measures the
+	// peak speed that the other routines are compared with.
+	spin func(n int) (flops int)
+}
+
+const (
+	// lanes is the width of a panel: two AVX-512 registers.
+	lanes = 32
+	// rowUnit is the number of rows mulPanel computes at a time.
+	rowUnit = 8
+)
+
+// active is the level in use. It is chosen once, before any call; only tests
+// change it.
+var active = levels()[0]
+
+// Features names the level that runs on this machine: "avx512", "avx2" or
+// "portable".
+func Features() string { return active.name }

@@ -1,0 +1,111 @@
+package kernel
+
+import "fmt"
+
+const (
+	// A task of Linear computes linearRows x linearCols outputs. It converts its
+	// weights once per linearRows rows of x.
+	linearRows = 512
+	linearCols = 4 * lanes
+
+	// linearDepth is the length of the products summed before the sum is added
+	// to the output. A packed panel of weights, [linearDepth, lanes], is 32 KiB.
+	linearDepth = 256
+
+	// linearChunk rows of x meet all packed panels before the next ones do, to
+	// be read from the second-level cache.
+	linearChunk = 128
+)
+
+// Linear computes y = x w^T + bias: x [rows, w.Cols], y [rows, w.Rows], bias
+// [w.Rows] or nil. Sums are float32, whatever the type of the weights.
+func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
+	w.check("Linear")
+	if rows < 0 {
+		panic(fmt.Sprintf("kernel: Linear: rows is %d, must not be negative", rows))
+	}
+	checkLen("Linear", "x", len(x), rows*w.Cols)
+	checkLen("Linear", "y", len(y), rows*w.Rows)
+	checkOptional("Linear", "bias", bias, w.Rows)
+	rowTasks, colTasks := (rows+linearRows-1)/linearRows, Groups(w.Rows, linearCols)
+	parallel(rowTasks*colTasks, func(s *scratch, task int) {
+		r, c := task/colTasks*linearRows, task%colTasks*linearCols
+		l := linear{y: y, x: x, w: w, s: s,
+			firstRow: r, lastRow: min(r+linearRows, rows),
+			firstCol: c, lastCol: min(c+linearCols, w.Rows)}
+		l.run()
+		if bias == nil {
+			return
+		}
+		for i := l.firstRow; i < l.lastRow; i++ {
+			row := y[i*w.Rows:][:w.Rows]
+			for j := l.firstCol; j < l.lastCol; j++ {
+				row[j] += bias[j]
+			}
+		}
+	})
+}
+
+// linear is one task: rows [firstRow, lastRow) of x, rows [firstCol, lastCol) of w.
+type linear struct {
+	y, x                                 []float32
+	w                                    *Matrix
+	s                                    *scratch
+	firstRow, lastRow, firstCol, lastCol int
+}
+
+func (l *linear) run() {
+	in := l.w.Cols
+	depth := min(linearDepth, in)
+	panelSize := depth * lanes
+	l.s.weights = sized(&l.s.weights, linearCols/lanes*panelSize)
+	l.s.column = sized(&l.s.column, depth)
+	l.s.product = sized(&l.s.product, linearChunk*lanes)
+	l.s.k = sized(&l.s.k, rowUnit*depth)
+
+	whole := l.lastRow - (l.lastRow-l.firstRow)%rowUnit
+	for d := 0; d < in; d += depth {
+		n := min(depth, in-d)
+		for c := l.firstCol; c < l.lastCol; c += lanes {
+			panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
+			l.w.pack(panel, l.s.column, c, min(lanes, l.lastCol-c), d, n)
+		}
+		for r := l.firstRow; r < whole; r += linearChunk {
+			rows := min(linearChunk, whole-r)
+			l.multiply(r, rows, d, n, l.x[r*in+d:], in)
+		}
+		if whole < l.lastRow {
+			// The last rows are copied to where a whole unit may be read.
+			for i := whole; i < l.lastRow; i++ {
+				copy(l.s.k[(i-whole)*depth:][:n], l.x[i*in+d:])
+			}
+			l.multiply(whole, l.lastRow-whole, d, n, l.s.k, depth)
+		}
+	}
+}
+
+// multiply adds the products over columns [d, d+n) of x and w to rows
+// [row, row+rows) of y; a holds those columns of x, at a distance of lda.
+func (l *linear) multiply(row, rows, d, n int, a []float32, lda int) {
+	out := l.w.Rows
+	panelSize := min(linearDepth, l.w.Cols) * lanes
+	for c := l.firstCol; c < l.lastCol; c += lanes {
+		panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
+		y := l.y[row*out+c:]
+		width := min(lanes, l.lastCol-c)
+		if width == lanes && rows%rowUnit == 0 {
+			active.mulPanel(rows, n, a, lda, 1, panel, lanes, y, out, d > 0)
+			continue
+		}
+		active.mulPanel(roundUp(rows, rowUnit), n, a, lda, 1, panel, lanes, l.s.product, lanes, false)
+		for i := range rows {
+			dst := y[i*out:][:width]
+			for j, sum := range l.s.product[i*lanes:][:width] {
+				if d > 0 {
+					sum += dst[j]
+				}
+				dst[j] = sum
+			}
+		}
+	}
+}

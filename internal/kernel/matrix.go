@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+)
+
+// DType is the element type of a weight matrix.
+type DType uint8
+
+const (
+	F32  DType = iota // IEEE 754 binary32
+	BF16              // bfloat16: the upper half of a binary32
+	F16               // IEEE 754 binary16
+)
+
+// String is the name safetensors gives the type.
+func (t DType) String() string {
+	switch t {
+	case F32:
+		return "F32"
+	case BF16:
+		return "BF16"
+	case F16:
+		return "F16"
+	}
+	return fmt.Sprintf("DType(%d)", uint8(t))
+}
+
+// size is the number of bytes of an element, 0 for an unknown type.
+func (t DType) size() int {
+	switch t {
+	case F32:
+		return 4
+	case BF16, F16:
+		return 2
+	}
+	return 0
+}
+
+// Matrix is a weight matrix [Rows, Cols], Rows being the outputs of a layer, in
+// row-major little-endian elements. Data may be a view of a mapped file: it is
+// never written and need not be aligned.
+type Matrix struct {
+	Rows, Cols int
+	DType      DType
+	Data       []byte
+}
+
+// NewMatrix checks that data has the size of a [rows, cols] matrix of type t.
+func NewMatrix(rows, cols int, t DType, data []byte) (Matrix, error) {
+	m := Matrix{Rows: rows, Cols: cols, DType: t, Data: data}
+	switch {
+	case rows <= 0 || cols <= 0:
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: sizes must be positive", rows, cols)
+	case t.size() == 0:
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: element type %v, must be F32, BF16 or F16", rows, cols, t)
+	case !fits(t.size(), rows, cols):
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d] of %v overflows an int", rows, cols, t)
+	case len(data) != rows*cols*t.size():
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d] of %v needs %d bytes, got %d", rows, cols, t, rows*cols*t.size(), len(data))
+	}
+	return m, nil
+}
+
+// check panics unless the matrix is one that NewMatrix makes.
+func (m *Matrix) check(fn string) {
+	if _, err := NewMatrix(m.Rows, m.Cols, m.DType, m.Data); err != nil {
+		panic(fmt.Sprintf("%v (in %s)", err, fn))
+	}
+}
+
+// Row writes row i as float32 to dst [Cols].
+func (m *Matrix) Row(dst []float32, i int) {
+	if i < 0 || i >= m.Rows {
+		panic(fmt.Sprintf("kernel: Matrix.Row: row is %d, must be in [0, %d)", i, m.Rows))
+	}
+	checkLen("Matrix.Row", "dst", len(dst), m.Cols)
+	m.decode(dst, i, 0)
+}
+
+// decode writes len(dst) elements of row i from column col on.
+func (m *Matrix) decode(dst []float32, i, col int) {
+	src := m.from(i, col)[:len(dst)*m.DType.size()]
+	switch m.DType {
+	case F32:
+		for j := range dst {
+			dst[j] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*j:]))
+		}
+	case BF16:
+		bf16.Decode(dst, src)
+	case F16:
+		bf16.DecodeHalf(dst, src)
+	}
+}
+
+// from is the data from element (i, col) on.
+func (m *Matrix) from(i, col int) []byte {
+	return m.Data[(i*m.Cols+col)*m.DType.size():]
+}
+
+// pack writes rows [first, first+count), columns [col, col+n), count <= lanes,
+// as the lanes of dst [n, lanes]. Unused lanes become zeros. line is scratch for
+// n elements.
+func (m *Matrix) pack(dst, line []float32, first, count, col, n int) {
+	if count < lanes {
+		clear(dst[:n*lanes])
+	}
+	units, unitCols := count/rowUnit*rowUnit, n/rowUnit*rowUnit
+	switch {
+	case units == 0 || unitCols == 0:
+	case m.DType == F32:
+		active.packF32(dst, lanes, m.from(first, col), m.Cols, units, unitCols)
+	case m.DType == BF16:
+		active.packBF16(dst, lanes, m.from(first, col), m.Cols, units, unitCols)
+	default:
+		units = 0
+	}
+	for i := range count {
+		done := 0
+		if i < units {
+			done = unitCols
+		}
+		line := line[:n-done]
+		m.decode(line, first+i, col+done)
+		for j, x := range line {
+			dst[(done+j)*lanes+i] = x
+		}
+	}
+}
+
+// Embed looks up embeddings: dst [len(ids), Cols] gets row ids[i] of w as row i.
+// It panics on an id that is not a row.
+func Embed(dst []float32, ids []int32, w *Matrix) {
+	w.check("Embed")
+	checkLen("Embed", "dst", len(dst), len(ids)*w.Cols)
+	parallelRange(len(ids), max(1, elementGrain/w.Cols), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			w.Row(dst[i*w.Cols:][:w.Cols], int(ids[i]))
+		}
+	})
+}

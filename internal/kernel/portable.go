@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+)
+
+// portable is the level that runs everywhere. The comments of level say what
+// each routine computes.
+var portable = level{
+	name:      "portable",
+	mulPanel:  mulPanelPortable,
+	softmax:   softmaxPortable,
+	scaleRows: scaleRowsPortable,
+	dotRows:   dotRowsPortable,
+	transpose: transposePortable,
+	packF32:   packF32Portable,
+	packBF16:  packBF16Portable,
+	spin:      spinPortable,
+}
+
+// mulPanelPortable keeps a block of 2x4 sums in registers: with its operands
+// that is all a 16-register machine holds.
+func mulPanelPortable(m, k int, a []float32, rs, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+	for i := 0; i < m; i += 2 {
+		for j := 0; j < lanes; j += 4 {
+			var s00, s01, s02, s03, s10, s11, s12, s13 float32
+			ai, bi := i*rs, j
+			for range k {
+				x0, x1 := a[ai], a[ai+rs]
+				y := b[bi : bi+4 : bi+4]
+				y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
+				s00 += x0 * y0
+				s01 += x0 * y1
+				s02 += x0 * y2
+				s03 += x0 * y3
+				s10 += x1 * y0
+				s11 += x1 * y1
+				s12 += x1 * y2
+				s13 += x1 * y3
+				ai += cs
+				bi += ldb
+			}
+			c0 := c[i*ldc+j:][:4:4]
+			c1 := c[(i+1)*ldc+j:][:4:4]
+			if accumulate {
+				s00, s01, s02, s03 = c0[0]+s00, c0[1]+s01, c0[2]+s02, c0[3]+s03
+				s10, s11, s12, s13 = c1[0]+s10, c1[1]+s11, c1[2]+s12, c1[3]+s13
+			}
+			c0[0], c0[1], c0[2], c0[3] = s00, s01, s02, s03
+			c1[0], c1[1], c1[2], c1[3] = s10, s11, s12, s13
+		}
+	}
+}
+
+func softmaxPortable(s []float32, rows int, state []float32) {
+	maximum, sum, shrink := state[:lanes], state[lanes:2*lanes], state[2*lanes:3*lanes]
+	var shift [lanes]float32
+	copy(shrink, maximum)
+	for j := range rows {
+		for i, x := range s[j*lanes:][:lanes] {
+			if x > maximum[i] {
+				maximum[i] = x
+			}
+		}
+	}
+	for i, m := range maximum {
+		if m >= -math.MaxFloat32 {
+			shift[i] = m
+		}
+		shrink[i] = exp32(shrink[i] - shift[i])
+	}
+	var add [lanes]float32
+	for j := range rows {
+		row := s[j*lanes:][:lanes]
+		for i, x := range row {
+			p := exp32(x - shift[i])
+			row[i] = p
+			add[i] += p
+		}
+	}
+	for i, x := range add {
+		sum[i] = float32(sum[i]*shrink[i]) + x
+	}
+}
+
+func scaleRowsPortable(c []float32, rows int, w []float32) {
+	w = w[:lanes]
+	for j := range rows {
+		row := c[j*lanes:][:lanes]
+		for i, x := range w {
+			row[i] *= x
+		}
+	}
+}
+
+// dotRowsPortable does not read a lane of weight 0, so that its NaN stays there.
+func dotRowsPortable(dst, p []float32, rows int, w []float32) {
+	w = w[:lanes]
+	for j := range rows {
+		row := p[j*lanes:][:lanes]
+		var sum float32
+		for i, x := range w {
+			if x != 0 {
+				sum += row[i] * x
+			}
+		}
+		dst[j] = sum
+	}
+}
+
+func transposePortable(dst []float32, ldd int, src []float32, lds, m, n int, scale float32) {
+	for i := range m {
+		for j, x := range src[i*lds:][:n] {
+			dst[j*ldd+i] = x * scale
+		}
+	}
+}
+
+func packF32Portable(dst []float32, ldd int, src []byte, lds, m, n int) {
+	for i := range m {
+		row := src[4*i*lds:][:4*n]
+		for j := range n {
+			dst[j*ldd+i] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:]))
+		}
+	}
+}
+
+func packBF16Portable(dst []float32, ldd int, src []byte, lds, m, n int) {
+	for i := range m {
+		row := src[2*i*lds:][:2*n]
+		for j := range n {
+			dst[j*ldd+i] = bf16.ToFloat32(binary.LittleEndian.Uint16(row[2*j:]))
+		}
+	}
+}
+
+// spinPortable runs eight chains of a multiplication and an addition.
+func spinPortable(n int) (flops int) {
+	const x, y = 0.5, 1
+	var s [8]float32
+	for range n {
+		s0, s1, s2, s3, s4, s5, s6, s7 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+		for range 16 {
+			s0, s1, s2, s3 = s0*x+y, s1*x+y, s2*x+y, s3*x+y
+			s4, s5, s6, s7 = s4*x+y, s5*x+y, s6*x+y, s7*x+y
+		}
+		s = [8]float32{s0, s1, s2, s3, s4, s5, s6, s7}
+	}
+	return 16 * len(s) * 2
+}

@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// DenseScores is a refresh step in one visit of the keys: the dense attention
+// out [B, H, N, D] and, for every group of consecutive queries, the mean
+// attention that each key receives (PulseCol's ScoreCollect),
+//
+//	scores[b, h, u, j] = mean of P[i, j] over the queries i of group u
+//
+// with scores [B, H, Groups(N, group), N]. The mean runs over the queries that
+// are not padding, or over all queries of a group without any. Padded keys score 0.
+func DenseScores(out, scores []float32, a *Operands, group int) {
+	a.check("DenseScores")
+	checkLen("DenseScores", "out", len(out), len(a.Q))
+	collectScores("DenseScores", out, scores, a, group, 0)
+}
+
+// Scores is DenseScores without the output and over the keys [lo, N) only: the
+// softmax is normalised over those keys, and scores is
+// [B, H, Groups(N, group), N-lo].
+func Scores(scores []float32, a *Operands, group, lo int) {
+	a.check("Scores")
+	if lo < 0 || lo > a.Len {
+		panic(fmt.Sprintf("kernel: Scores: lo is %d, must be in [0, %d]", lo, a.Len))
+	}
+	collectScores("Scores", nil, scores, a, group, lo)
+}
+
+func collectScores(fn string, out, scores []float32, a *Operands, group, lo int) {
+	if group <= 0 {
+		panic(fmt.Sprintf("kernel: %s: group is %d, must be positive", fn, group))
+	}
+	groups, width := Groups(a.Len, group), a.Len-lo
+	checkLen(fn, "scores", len(scores), a.Batch*a.Heads*groups*width)
+
+	// One task takes whole groups, because the queries of a group add to the
+	// same row of scores: as many groups as fit a tile, or one group in several
+	// tiles.
+	group = min(group, a.Len)
+	perTask := max(1, tileQueries/group)
+	sets := a.validKeys(lo)
+	tasks := Groups(groups, perTask)
+	parallel(a.Batch*a.Heads*tasks, func(w *scratch, task int) {
+		index, u := task/tasks, task%tasks*perTask
+		rows := scores[index*groups*width:][:groups*width]
+		clear(rows[u*width : min(u+perTask, groups)*width])
+		end := min((u+perTask)*group, a.Len)
+		for first := u * group; first < end; first += tileQueries {
+			t := a.newTile(index, first, min(first+tileQueries, end), sets[index/a.Heads])
+			t.keep = true
+			if out == nil {
+				t.v = nil
+			}
+			w.attend(&t)
+			if out != nil {
+				w.store(a.headOut(out, index), nil, &t)
+			}
+			for u := first / group; u*group < t.last; u++ {
+				w.collect(rows[u*width:][:width], lo, &t, groupMean(a, index/a.Heads, u, group))
+			}
+		}
+	})
+}
+
+// mean says which queries a mean over a group takes: those in [first, last)
+// that are valid, or all if valid is nil; count of them.
+type mean struct {
+	first, last, count int
+	valid              []float32
+}
+
+func groupMean(a *Operands, batch, u, group int) mean {
+	m := mean{first: u * group, last: min((u+1)*group, a.Len), valid: a.valid(batch)}
+	if m.valid != nil {
+		for _, x := range m.valid[m.first:m.last] {
+			if x != 0 {
+				m.count++
+			}
+		}
+	}
+	if m.count == 0 {
+		m.valid, m.count = nil, m.last-m.first
+	}
+	return m
+}
+
+func (m *mean) takes(query int) bool {
+	return query >= m.first && query < m.last && (m.valid == nil || m.valid[query] != 0)
+}
+
+// collect adds the share that the queries of a tile have in a mean to scores,
+// the row of the mean's group; scores[0] is key lo. The tile has been attended
+// with keep.
+func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
+	keys := t.keys.len()
+	keysPad, blocks := roundUp(keys, rowUnit), t.blocks()
+	w.column = sized(&w.column, blockKeys)
+	for p := range t.panels() {
+		panel := &w.panels[p]
+		first, count := t.queries(p)
+		if first >= m.last || first+count <= m.first {
+			continue
+		}
+		dot := active.dotRows
+		for _, sum := range panel.sum()[:count] {
+			if sum != sum {
+				// This query has NaN for probabilities. They belong to its own
+				// group, which a weight of 0 elsewhere must ensure.
+				dot = dotRowsPortable
+			}
+		}
+		for b := range blocks {
+			var weight [lanes]float32
+			seen := w.maxima[(p*blocks+b)*lanes:]
+			for i := range count {
+				if m.takes(first + i) {
+					weight[i] = panel.normalizer(i, seen[i]) / float32(m.count)
+				}
+			}
+			start := b * blockKeys
+			rows := min(blockKeys, keys-start)
+			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), weight[:])
+			for j, x := range w.column[:rows] {
+				scores[t.keys.at(start+j)-lo] += x
+			}
+		}
+	}
+}
+
+// normalizer is the factor that turns an exponential of lane i, computed when
+// the running maximum was seen, into a probability.
+func (p *panel) normalizer(i int, seen float32) float32 {
+	maximum, sum := p.maximum()[i], p.sum()[i]
+	if sum == 0 {
+		return 0 // no key at all
+	}
+	if seen == maximum {
+		return 1 / sum
+	}
+	return float32(math.Exp(float64(seen)-float64(maximum))) / sum
+}

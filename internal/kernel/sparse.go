@@ -1,0 +1,44 @@
+package kernel
+
+import "math/bits"
+
+// ColumnSparse is attention over the keys that a table keeps: every query of a
+// group attends to the valid keys of the group's bitmap, with a softmax
+// normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, N, D], lse
+// [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf.
+func ColumnSparse(out, lse []float32, a *Operands, t *Table) {
+	a.check("ColumnSparse")
+	t.check("ColumnSparse", a.Shape)
+	checkLen("ColumnSparse", "out", len(out), len(a.Q))
+	checkOptional("ColumnSparse", "lse", lse, a.queries())
+
+	groups := Groups(a.Len, t.Group)
+	group := min(t.Group, a.Len)
+	parallel(a.Batch*a.Heads*groups, func(w *scratch, task int) {
+		index, u := task/groups, task%groups
+		keys := w.tableKeys(a, t, index, u)
+		end := min((u+1)*group, a.Len)
+		for first := u * group; first < end; first += tileQueries {
+			tile := a.newTile(index, first, min(first+tileQueries, end), keys)
+			tile.reach, tile.sinks = min(t.Reach, a.Len), t.Sinks
+			w.attend(&tile)
+			w.store(a.headOut(out, index), a.headLSE(lse, index), &tile)
+		}
+	})
+}
+
+// tableKeys expands the bitmap of group u of one (batch, head) pair, less the
+// padding.
+func (w *scratch) tableKeys(a *Operands, t *Table, index, u int) keySet {
+	valid := a.valid(index / a.Heads)
+	list := sized(&w.index, a.Len)[:0]
+	for i, word := range t.row(a.Shape, index, u) {
+		for ; word != 0; word &= word - 1 {
+			j := i*32 + bits.TrailingZeros32(word)
+			if j < a.Len && (valid == nil || valid[j] != 0) {
+				list = append(list, int32(j))
+			}
+		}
+	}
+	return setOf(list)
+}

@@ -1,0 +1,84 @@
+package kernel_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// ulp is the largest relative error of rounding to float32.
+const ulp = 1.0 / (1 << 24)
+
+// compare fails the test unless got is as close to want, the reference in
+// float64, as a float32 computation can be expected to be: within twice the
+// error that the reference has in float32, and a few roundings of the largest
+// value. NaN and infinities must agree.
+func compare(t *testing.T, what string, got, plain []float32, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	largest, allowed := 0.0, 0.0
+	for i, w := range want {
+		if finite(w) {
+			largest = max(largest, math.Abs(w))
+			if e := math.Abs(float64(plain[i]) - w); finite(e) {
+				allowed = max(allowed, 2*e)
+			}
+		}
+	}
+	allowed += 16 * ulp * largest
+	for i, w := range want {
+		g := float64(got[i])
+		switch {
+		case math.IsNaN(w):
+			if !math.IsNaN(g) {
+				t.Fatalf("%s[%d] = %g, want NaN", what, i, g)
+			}
+		case math.IsInf(w, 0):
+			if g != w {
+				t.Fatalf("%s[%d] = %g, want %g", what, i, g, w)
+			}
+		case !(math.Abs(g-w) <= allowed):
+			t.Fatalf("%s[%d] = %.9g, want %.9g; error %.2g, allowed %.2g", what, i, g, w, math.Abs(g-w), allowed)
+		}
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// guard is written around buffers and must stay.
+const guard = 12345
+
+// guarded returns a buffer of n NaN in the middle of guard values, and a
+// function that fails the test if these have changed.
+func guarded(t *testing.T, n int) ([]float32, func()) {
+	const margin = 64
+	whole := make([]float32, margin+n+margin)
+	for i := range whole {
+		whole[i] = guard
+	}
+	buf := whole[margin:][:n:n]
+	for i := range buf {
+		buf[i] = float32(math.NaN())
+	}
+	return buf, func() {
+		t.Helper()
+		for i, x := range whole {
+			if (i < margin || i >= margin+n) && x != guard {
+				t.Fatalf("element %d outside of a buffer of %d was overwritten", i-margin, n)
+			}
+		}
+	}
+}
+
+// normal returns n normally distributed numbers of the given standard deviation.
+func normal(r *rand.Rand, n int, deviation float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64() * deviation)
+	}
+	return x
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

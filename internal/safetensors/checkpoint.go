@@ -1,0 +1,144 @@
+package safetensors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The file names that HuggingFace's libraries write and look for.
+const (
+	SingleFile = "model.safetensors"
+	IndexFile  = "model.safetensors.index.json"
+)
+
+// Checkpoint is a model's tensors in one file or in several shards.
+type Checkpoint struct {
+	dir    string
+	shards []*File
+	shard  map[string]*File // by tensor
+}
+
+// OpenDir opens the checkpoint in dir: SingleFile or else, as transformers does,
+// the shards named by the weight_map of IndexFile. Tensors of a shard that the
+// index does not list are ignored; tensors that it lists and the shard lacks are
+// an error. The error wraps fs.ErrNotExist when dir has neither file, and only
+// then.
+func OpenDir(dir string) (*Checkpoint, error) {
+	switch c, err := openSingle(dir); {
+	case err == nil:
+		return c, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	path := filepath.Join(dir, IndexFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("safetensors: %s has neither %s nor %s: %w", dir, SingleFile, IndexFile, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	weightMap, err := parseIndex(text)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+	}
+	return openShards(dir, weightMap)
+}
+
+func openSingle(dir string) (*Checkpoint, error) {
+	f, err := Open(filepath.Join(dir, SingleFile))
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{dir: dir, shards: []*File{f}, shard: make(map[string]*File, len(f.names))}
+	for _, name := range f.names {
+		c.shard[name] = f
+	}
+	return c, nil
+}
+
+// parseIndex returns the weight_map of an index: the shard of each tensor.
+func parseIndex(text []byte) (map[string]string, error) {
+	var weightMap map[string]string
+	err := decodeObject(text, func(name string, dec *json.Decoder) (err error) {
+		if name != "weight_map" {
+			return skip(dec)
+		}
+		if weightMap, err = decodeStrings(dec); err != nil {
+			return fmt.Errorf("weight_map: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if weightMap == nil {
+		return nil, errors.New("weight_map is missing")
+	}
+	return weightMap, nil
+}
+
+func openShards(dir string, weightMap map[string]string) (*Checkpoint, error) {
+	c := &Checkpoint{dir: dir, shard: make(map[string]*File, len(weightMap))}
+	open := make(map[string]*File)
+	for _, name := range slices.Sorted(maps.Keys(weightMap)) {
+		file := weightMap[name]
+		f := open[file]
+		if f == nil {
+			var err error
+			if f, err = openShard(dir, file); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			open[file] = f
+			c.shards = append(c.shards, f)
+		}
+		if _, ok := f.tensors[name]; !ok {
+			err := fmt.Errorf("safetensors: %s: lists tensor %q in %s, which lacks it", filepath.Join(dir, IndexFile), name, file)
+			return nil, errors.Join(err, c.Close())
+		}
+		c.shard[name] = f
+	}
+	return c, nil
+}
+
+func openShard(dir, file string) (*File, error) {
+	index := filepath.Join(dir, IndexFile)
+	// An index comes from the network; it must not reach outside dir.
+	if !filepath.IsLocal(file) || strings.ContainsAny(file, `/\`) {
+		return nil, fmt.Errorf("safetensors: %s: shard name %q is not a plain file name", index, file)
+	}
+	f, err := Open(filepath.Join(dir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		// Not wrapped: there is a checkpoint here, an incomplete one.
+		return nil, fmt.Errorf("safetensors: %s: lists shard %s, which is missing", index, file)
+	}
+	return f, err
+}
+
+// Names lists the tensors in ascending order.
+func (c *Checkpoint) Names() []string { return slices.Sorted(maps.Keys(c.shard)) }
+
+// Tensor returns the named tensor; see Source.
+func (c *Checkpoint) Tensor(name string) (Tensor, error) {
+	f, ok := c.shard[name]
+	if !ok {
+		return Tensor{}, fmt.Errorf("safetensors: %s: %w: %q", c.dir, ErrNotFound, name)
+	}
+	return f.Tensor(name)
+}
+
+// Close releases every shard; see Source.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for _, f := range c.shards {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,142 @@
+// Package safetensors reads and writes safetensors files and reads sharded
+// checkpoints of them, as published at https://github.com/huggingface/safetensors.
+//
+// A file is a little-endian uint64 N, a JSON object of N bytes that gives each
+// tensor's dtype, shape and byte range, and then the tensors' elements,
+// row-major and little-endian, without gaps.
+//
+// Files are mapped where the system can, so a tensor costs nothing until its
+// bytes are touched. Everything a header says is checked when the file is opened:
+// a Tensor that comes out of this package has exactly the bytes that its shape
+// and dtype ask for.
+package safetensors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+)
+
+// ErrNotFound is wrapped by Tensor when there is no tensor of that name.
+var ErrNotFound = errors.New("tensor not found")
+
+// Source is a set of named tensors: a File or a Checkpoint. Its methods may be
+// called concurrently, but not Close with any other.
+type Source interface {
+	// Names lists the tensors in ascending order. The caller owns the slice.
+	Names() []string
+
+	// Tensor returns the named tensor without copying its data. The error wraps
+	// ErrNotFound or, after Close, fs.ErrClosed.
+	Tensor(name string) (Tensor, error)
+
+	// Close releases the files. The Data of every tensor they gave becomes
+	// invalid: touching it may end the process. A second Close does nothing.
+	Close() error
+}
+
+var (
+	_ Source = (*File)(nil)
+	_ Source = (*Checkpoint)(nil)
+)
+
+// Info describes a tensor.
+type Info struct {
+	Name  string
+	DType DType
+	Shape []int // outermost dimension first; empty for a scalar
+}
+
+// Tensor is a tensor's description and its elements, row-major and little-endian.
+//
+// Data that comes from a File or Checkpoint is read-only: it may be a mapping,
+// and writing to it then ends the process. It need not be aligned to its element
+// size.
+type Tensor struct {
+	Info
+	Data []byte
+}
+
+// Float32s returns the elements of an F32, BF16 or F16 tensor in a new slice.
+func (t Tensor) Float32s() ([]float32, error) {
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	values := make([]float32, len(t.Data)/t.DType.Size())
+	switch t.DType {
+	case F32:
+		for i := range values {
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+	case BF16:
+		bf16.Decode(values, t.Data)
+	case F16:
+		bf16.DecodeHalf(values, t.Data)
+	default:
+		return nil, fmt.Errorf("safetensors: tensor %q is %s, want F32, BF16 or F16", t.Name, t.DType)
+	}
+	return values, nil
+}
+
+// Int32s returns the elements of an I32 tensor in a new slice.
+func (t Tensor) Int32s() ([]int32, error) {
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	if t.DType != I32 {
+		return nil, fmt.Errorf("safetensors: tensor %q is %s, want I32", t.Name, t.DType)
+	}
+	values := make([]int32, len(t.Data)/4)
+	for i := range values {
+		values[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	}
+	return values, nil
+}
+
+// FromFloat32s makes an F32 tensor for Write from a copy of values. That shape
+// and values agree is checked by Write.
+func FromFloat32s(name string, shape []int, values []float32) Tensor {
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
+	}
+	return Tensor{Info: Info{Name: name, DType: F32, Shape: slices.Clone(shape)}, Data: data}
+}
+
+// check reports whether Data has the size that dtype and shape ask for.
+func (t Tensor) check() error {
+	size, err := t.size()
+	if err != nil {
+		return err
+	}
+	if len(t.Data) != size {
+		return fmt.Errorf("tensor %q: shape %v of %s needs %d bytes, data has %d",
+			t.Name, t.Shape, t.DType, size, len(t.Data))
+	}
+	return nil
+}
+
+// size is the number of bytes of a tensor.
+func (i Info) size() (int, error) {
+	if i.DType.Size() == 0 {
+		return 0, fmt.Errorf("tensor %q: dtype %q is none of %v", i.Name, string(i.DType), dtypes)
+	}
+	n := uint64(i.DType.Size())
+	for _, d := range i.Shape {
+		if d < 0 {
+			return 0, fmt.Errorf("tensor %q: shape %v has a negative dimension", i.Name, i.Shape)
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt {
+			return 0, fmt.Errorf("tensor %q: shape %v of %s needs more bytes than %d",
+				i.Name, i.Shape, i.DType, math.MaxInt)
+		}
+		n = lo
+	}
+	return int(n), nil
+}

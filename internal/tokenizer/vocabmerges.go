@@ -1,0 +1,159 @@
+package tokenizer
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// tokenizerClasses is what the classes of transformers do that a model with
+// vocab.json and merges.txt names, for the files themselves do not say how
+// text is split.
+var tokenizerClasses = map[string]struct {
+	pattern   string
+	normalize bool
+}{
+	"DreamTokenizer":     {patternQwen2, true},
+	"Qwen2Tokenizer":     {patternQwen2, true},
+	"Qwen2TokenizerFast": {patternQwen2, true},
+	"GPT2Tokenizer":      {patternGPT2, false},
+	"GPT2TokenizerFast":  {patternGPT2, false},
+}
+
+// tokenizerConfig is the part of tokenizer_config.json that matters here.
+type tokenizerConfig struct {
+	Class          string                    `json:"tokenizer_class"`
+	AddPrefixSpace bool                      `json:"add_prefix_space"`
+	AddedTokens    map[string]jsonAddedToken `json:"added_tokens_decoder"` // by id
+}
+
+// ParseVocabMerges reads the contents of vocab.json, merges.txt,
+// added_tokens.json and tokenizer_config.json. The last one is needed for its
+// tokenizer_class, which stands for the normalizer and the pre-tokenizer, and
+// its added_tokens_decoder describes the added tokens. added may be nil; if it
+// is there, its tokens must be among those described, as it does not say which
+// of them are special.
+func ParseVocabMerges(vocab, merges, added, config []byte) (*Tokenizer, error) {
+	t, err := parseVocabMerges(vocab, merges, added, config)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return t, nil
+}
+
+func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile []byte) (*Tokenizer, error) {
+	var config tokenizerConfig
+	if err := unmarshal(configFile, &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", configName, err)
+	}
+	class, ok := tokenizerClasses[config.Class]
+	if !ok {
+		return nil, fmt.Errorf("%s: tokenizer_class %q is not supported: want one of %s", configName, config.Class,
+			strings.Join(slices.Sorted(maps.Keys(tokenizerClasses)), ", "))
+	}
+	if config.AddPrefixSpace {
+		return nil, fmt.Errorf("%s: add_prefix_space true is not supported: want false", configName)
+	}
+	added, err := addedOfConfig(config.AddedTokens)
+	if err != nil {
+		return nil, fmt.Errorf("%s: added_tokens_decoder: %w", configName, err)
+	}
+	if addedFile != nil {
+		if err := checkAddedFile(addedFile, added); err != nil {
+			return nil, fmt.Errorf("%s: %w", addedName, err)
+		}
+	}
+
+	t := newTokenizer(class.normalize, pretokenizer{scanners[class.pattern]})
+	if !utf8.Valid(vocabFile) {
+		return nil, fmt.Errorf("%s: not valid UTF-8", vocabName)
+	}
+	vocab, err := parseVocab(vocabFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", vocabName, err)
+	}
+	if err := t.setVocabulary(vocab); err != nil {
+		return nil, fmt.Errorf("%s: %w", vocabName, err)
+	}
+	merges, err := parseMergesText(mergesFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", mergesName, err)
+	}
+	if err := t.setMerges(merges); err != nil {
+		return nil, fmt.Errorf("%s: %w", mergesName, err)
+	}
+	if err := t.setAdded(added); err != nil {
+		return nil, fmt.Errorf("added tokens: %w", err)
+	}
+	return t, nil
+}
+
+// addedOfConfig returns the tokens of added_tokens_decoder by ascending id.
+func addedOfConfig(byID map[string]jsonAddedToken) ([]addedToken, error) {
+	added := make([]addedToken, 0, len(byID))
+	for key, a := range byID {
+		id, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("id %q of token %q is not a number", key, a.Content)
+		}
+		a.ID = id
+		added = append(added, a.token())
+	}
+	slices.SortFunc(added, func(a, b addedToken) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), strings.Compare(a.content, b.content))
+	})
+	return added, nil
+}
+
+func checkAddedFile(data []byte, added []addedToken) error {
+	if !utf8.Valid(data) {
+		return errors.New("not valid UTF-8")
+	}
+	entries, err := parseVocab(data)
+	if err != nil {
+		return err
+	}
+	ids := make(map[string]int64, len(added))
+	for _, a := range added {
+		ids[a.content] = a.id
+	}
+	for _, e := range entries {
+		id, ok := ids[e.content]
+		if !ok {
+			return fmt.Errorf("token %q is not in added_tokens_decoder of %s", e.content, configName)
+		}
+		if id != e.id {
+			return fmt.Errorf("token %q has id %d, in %s it has %d", e.content, e.id, configName, id)
+		}
+	}
+	return nil
+}
+
+// parseMergesText reads a merges.txt: a merge on every line, the first of
+// which may be a comment with the version.
+func parseMergesText(data []byte) ([][2]string, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("not valid UTF-8")
+	}
+	var merges [][2]string
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		text := strings.TrimRight(string(line), "\r\n")
+		if text == "" || number == 1 && strings.HasPrefix(text, "#version") {
+			continue
+		}
+		m, err := parseMerge(text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		merges = append(merges, m)
+	}
+	return merges, nil
+}

@@ -1,0 +1,123 @@
+package pulsecol
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+)
+
+// Machine is a gorgonia.VM whose every run is one denoising step under a
+// controller.
+type Machine struct {
+	vm      gorgonia.VM
+	ctl     *Controller
+	ws      *op.Workspace
+	running atomic.Bool
+	ran     bool // since the last Reset
+	closed  bool
+}
+
+// Attach puts vm under ctl. vm runs a graph whose Attention layers belong to
+// ctl; from now on it must be run through the Machine only. Prefer NewMachine,
+// which also checks the graph.
+func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
+	switch {
+	case vm == nil:
+		return nil, errors.New("pulsecol: Attach: the machine is nil")
+	case ctl == nil:
+		return nil, errors.New("pulsecol: Attach: the controller is nil")
+	case ctl.closed:
+		return nil, ErrClosed
+	case ctl.machine != nil:
+		return nil, ErrAttached
+	}
+	if _, ok := vm.(*Machine); ok {
+		return nil, fmt.Errorf("pulsecol: Attach: the machine already has a controller: %w", ErrAttached)
+	}
+	m := &Machine{vm: vm, ctl: ctl}
+	ctl.machine = m
+	return m, nil
+}
+
+// NewMachine compiles g into a tape machine under ctl. Unlike
+// gorgonia.NewTapeMachine it returns an error where that panics, and where
+// op.Check finds that g would compute wrong values.
+func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) (m *Machine, err error) {
+	if g == nil {
+		return nil, errors.New("pulsecol: NewMachine: the graph is nil")
+	}
+	if err := op.Check(g); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			m, err = nil, fmt.Errorf("pulsecol: NewMachine: %v", r)
+		}
+	}()
+	return Attach(gorgonia.NewTapeMachine(g, opts...), ctl)
+}
+
+// UseWorkspace tells the machine which workspace its graph was planned with, so
+// that each step starts with all of it free.
+func (m *Machine) UseWorkspace(ws *op.Workspace) { m.ws = ws }
+
+// Controller returns the machine's controller.
+func (m *Machine) Controller() *Controller { return m.ctl }
+
+// RunAll runs one denoising step: it takes the step's mode from the controller,
+// runs the program from its start (resetting first if that was not done), and
+// counts the step. On an error the step does not count and may be run again.
+func (m *Machine) RunAll() error {
+	if !m.running.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	defer m.running.Store(false)
+	if m.closed {
+		return ErrClosed
+	}
+	if m.ran {
+		m.vm.Reset()
+	}
+	if err := m.ctl.begin(); err != nil {
+		return err
+	}
+	if m.ws != nil {
+		m.ws.Reset()
+	}
+	m.ran = true
+	return m.ctl.end(m.vm.RunAll())
+}
+
+// Step is RunAll followed by Reset.
+func (m *Machine) Step() error {
+	if err := m.RunAll(); err != nil {
+		return err
+	}
+	m.Reset()
+	return nil
+}
+
+// Reset rewinds the machine for the next step. Column tables stay.
+func (m *Machine) Reset() {
+	m.vm.Reset()
+	m.ran = false
+}
+
+// Close closes the inner machine and frees the controller for another one. A
+// second Close does nothing.
+func (m *Machine) Close() error {
+	if m.running.Load() {
+		return ErrBusy
+	}
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	m.ctl.machine = nil
+	return m.vm.Close()
+}
+
+var _ gorgonia.VM = (*Machine)(nil)

@@ -1,0 +1,172 @@
+package dream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+)
+
+// GenerateOptions are those of Dream's diffusion_generate, and
+// confidence-threshold parallel decoding. A zero field takes the model's
+// generation_config.json, and if that says nothing the value given here.
+type GenerateOptions struct {
+	// MaxNewTokens is the number of masks put behind the prompt; 128. Masks inside
+	// the prompt are filled too, and InfillOnly fills only those.
+	MaxNewTokens int
+	InfillOnly   bool
+	Steps        int     // denoising steps; 512, or if fewer tokens are generated, their number
+	Eps          float64 // the last timestep; 0.001
+
+	// Alg chooses the positions to fill: "origin" (default: at random),
+	// "maskgit_plus" (probability), "topk_margin" (lead over the next token),
+	// "entropy", or "confidence_threshold", which fills in each step every position
+	// of its share that is at least Threshold sure (0.9), and at least one.
+	Alg       string
+	AlgTemp   float64 // randomness of that choice; 0 is none
+	Threshold float64
+
+	Temperature float64 // of the tokens; 0 is greedy
+	TopP        float64 // nucleus; 1 (all)
+	TopK        int     // 0 is all
+
+	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
+	// "bf16" (as the published code does on a bf16 model) or "f64".
+	ConfidenceDType string
+
+	Seed   uint64
+	OnStep func(Progress) // called after every step; may be nil
+}
+
+// Progress describes a denoising step.
+type Progress = diffusion.Progress
+
+// Result is a finished or interrupted generation.
+type Result = diffusion.Result
+
+// parseGeneration reads the defaults of a generation_config.json.
+func parseGeneration(data []byte) (o GenerateOptions, err error) {
+	if data == nil {
+		return o, nil
+	}
+	var j struct {
+		MaxNewTokens int      `json:"max_new_tokens"`
+		Steps        int      `json:"steps"`
+		Eps          float64  `json:"eps"`
+		Alg          string   `json:"alg"`
+		AlgTemp      *float64 `json:"alg_temp"`
+		Temperature  float64  `json:"temperature"`
+		TopP         *float64 `json:"top_p"`
+		TopK         *int     `json:"top_k"`
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return o, fmt.Errorf("generation_config.json: %v", err)
+	}
+	o = GenerateOptions{MaxNewTokens: j.MaxNewTokens, Steps: j.Steps, Eps: j.Eps, Alg: j.Alg, Temperature: j.Temperature}
+	if j.AlgTemp != nil {
+		o.AlgTemp = *j.AlgTemp
+	}
+	if j.TopP != nil {
+		o.TopP = *j.TopP
+	}
+	if j.TopK != nil {
+		o.TopK = *j.TopK
+	}
+	return o, nil
+}
+
+// Options returns o with the defaults filled in.
+func (m *Model) Options(o GenerateOptions) GenerateOptions {
+	d := m.defaults
+	if o.InfillOnly {
+		o.MaxNewTokens = 0
+	} else {
+		o.MaxNewTokens = firstNonZero(o.MaxNewTokens, d.MaxNewTokens, 128)
+	}
+	if o.Steps == 0 {
+		o.Steps = firstNonZero(d.Steps, 512)
+		if o.MaxNewTokens > 0 {
+			o.Steps = min(o.Steps, o.MaxNewTokens)
+		}
+	}
+	o.Eps = firstNonZero(o.Eps, d.Eps, 1e-3)
+	o.Alg = firstNonZero(o.Alg, d.Alg, string(decode.Origin))
+	o.AlgTemp = firstNonZero(o.AlgTemp, d.AlgTemp)
+	o.Temperature = firstNonZero(o.Temperature, d.Temperature)
+	o.TopP = firstNonZero(o.TopP, d.TopP, 1)
+	o.TopK = firstNonZero(o.TopK, d.TopK)
+	if o.Alg == string(decode.ConfidenceThreshold) {
+		o.Threshold = firstNonZero(o.Threshold, 0.9)
+	}
+	return o
+}
+
+// firstNonZero returns the first of v that is not zero, or zero.
+func firstNonZero[T comparable](v ...T) (zero T) {
+	for _, x := range v {
+		if x != zero {
+			return x
+		}
+	}
+	return zero
+}
+
+// Generate writes a response to prompt, token ids of any number from 0, with
+// attention as cfg says. An interrupted generation returns what there is along
+// with the context's error.
+func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*Result, error) {
+	results, err := m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o)
+	if len(results) == 0 {
+		return nil, err
+	}
+	return &results[0], err
+}
+
+// GenerateBatch is Generate for several prompts in one batch. Shorter prompts are
+// padded on the left and masked, and positions count from the first real token.
+func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]Result, error) {
+	o = m.Options(o)
+	if p, ok := cfg.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
+		p.Generation = o.MaxNewTokens
+		cfg.Pattern = p
+	}
+	results, err := diffusion.Generate(ctx, diffusion.Request{
+		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
+		New:     o.MaxNewTokens, Block: o.MaxNewTokens, Restart: true,
+		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
+	})
+	if err != nil {
+		err = fmt.Errorf("dream: %w", err)
+	}
+	return results, err
+}
+
+func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.Dream {
+	return decode.Dream{
+		MaxNewTokens: o.MaxNewTokens, Steps: o.Steps, Eps: o.Eps,
+		Alg: decode.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
+		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
+		ConfidenceDType: decode.DType(o.ConfidenceDType),
+		MaskID:          m.cfg.MaskID, Seed: o.Seed, OnStep: onStep,
+	}
+}
+
+// Memory is what a run takes, in bytes.
+type Memory = diffusion.Memory
+
+// PredictMemory returns what generating from prompts of promptLength tokens
+// takes: the peak of a run, without the program itself.
+func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
+	o = m.Options(o)
+	s := Shape{Batch: batch, Len: promptLength + o.MaxNewTokens, Rows: max(1, batch*o.MaxNewTokens)}
+	mem, err := diffusion.PredictMemory(m.Build, s, cfg)
+	if err != nil {
+		return mem, fmt.Errorf("dream: %w", err)
+	}
+	mem.Weights = m.weights.bytes
+	return mem, nil
+}

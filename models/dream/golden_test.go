@@ -1,0 +1,106 @@
+package dream
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/tol"
+)
+
+func openGolden(t testing.TB) *Model {
+	t.Helper()
+	m, err := Open(golden.Dir(t, "dream"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// rows splits a flat [b,n] tensor.
+func rows(flat []int32, shape []int) (out [][]int32) {
+	for b := range shape[0] {
+		out = append(out, flat[b*shape[1]:(b+1)*shape[1]])
+	}
+	return out
+}
+
+func TestLogitsEqualReference(t *testing.T) {
+	m, set := openGolden(t), golden.Open(t, "dream/expected")
+	var cases struct{ Logits []string }
+	set.JSON(&cases)
+	if len(cases.Logits) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, name := range cases.Logits {
+		t.Run(name, func(t *testing.T) {
+			ids, shape := set.Int32s(name + ".ids")
+			want, _ := set.Float32s(name + ".out")
+			got, err := m.Logits(context.Background(), rows(ids, shape), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tol.Close(t, got, want, 1e-4)
+		})
+	}
+}
+
+// Rows of padding positions are meaningless in the reference and left out.
+func TestPaddedLogitsEqualReference(t *testing.T) {
+	m, set := openGolden(t), golden.Open(t, "dream/expected")
+	ids, shape := set.Int32s("padded.ids")
+	mask, _ := set.Int32s("padded.mask")
+	want, _ := set.Float32s("padded.out")
+	n, vocab := shape[1], m.Config().Vocab
+	padding := make([]int, shape[0])
+	for b := range padding {
+		padding[b] = max(0, slices.Index(mask[b*n:(b+1)*n], 1))
+	}
+	if slices.Max(padding) == 0 {
+		t.Fatal("no padding in the case")
+	}
+	got, err := m.Logits(context.Background(), rows(ids, shape), padding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b, pad := range padding {
+		from, to := (b*n+pad)*vocab, (b+1)*n*vocab
+		tol.Close(t, got[from:to], want[from:to], 1e-4)
+	}
+}
+
+func TestGenerationEqualsReference(t *testing.T) {
+	m, set := openGolden(t), golden.Open(t, "dream/expected")
+	var cases struct {
+		Generate []struct {
+			Name         string
+			Steps        int
+			MaxNewTokens int `json:"max_new_tokens"`
+			Eps          float64
+			Alg          string
+			Temperature  float64
+		}
+	}
+	set.JSON(&cases)
+	if len(cases.Generate) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, c := range cases.Generate {
+		t.Run(c.Alg, func(t *testing.T) {
+			prompt, _ := set.Int32s(c.Name + ".prompt")
+			want, _ := set.Int32s(c.Name + ".out")
+			res, err := m.Generate(context.Background(), prompt, pulsecol.Config{}, GenerateOptions{
+				Steps: c.Steps, MaxNewTokens: c.MaxNewTokens, Eps: c.Eps, Alg: c.Alg, Temperature: c.Temperature,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Concat(prompt, res.OutputIDs); !slices.Equal(got, want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+// Package dream runs Dream checkpoints (Dream-v0-Base-7B, Dream-v0-Instruct-7B
+// and models of their architecture) as Gorgonia graphs with PulseCol attention.
+//
+// [Open] reads a HuggingFace model directory, [Model.Generate] runs the
+// published sampler on it. [Model.Build] adds the bare transformer to a graph of
+// your own.
+package dream
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"gorgonia.org/gorgonia"
+)
+
+// Model is an open checkpoint. Its weights stay mapped, in their storage type,
+// until Close. A Model may be used by several goroutines at once.
+type Model struct {
+	cfg      Config
+	files    *diffusion.Files
+	weights  *weights
+	defaults GenerateOptions
+}
+
+// Errors that callers may test for with errors.Is.
+var (
+	ErrConfig      = diffusion.ErrConfig      // config.json is wrong or asks for something unsupported
+	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for
+	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
+	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
+)
+
+// Open reads the model directory dir: config.json, the weights
+// (model.safetensors, or shards with model.safetensors.index.json) and, if they
+// are there, tokenizer files and generation_config.json.
+func Open(dir string) (*Model, error) {
+	f, err := diffusion.OpenDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	return open(f)
+}
+
+// OpenFS reads a model from fsys with the content of model.safetensors given
+// apart. weights is kept, not copied, and must not change until Close.
+func OpenFS(fsys fs.FS, weights []byte) (*Model, error) {
+	f, err := diffusion.OpenFS(fsys, weights)
+	if err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	return open(f)
+}
+
+func open(f *diffusion.Files) (*Model, error) {
+	m := &Model{files: f}
+	err := func() (err error) {
+		if m.cfg, err = parseConfig(f.Config); err != nil {
+			return err
+		}
+		if m.defaults, err = parseGeneration(f.Generation); err != nil {
+			return err
+		}
+		m.weights, err = loadWeights(f, m.cfg)
+		return err
+	}()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	return m, nil
+}
+
+// Close unmaps the weights. Nothing of the model may be in use.
+func (m *Model) Close() error { return m.files.Close() }
+
+// Config returns the model's configuration.
+func (m *Model) Config() Config { return m.cfg }
+
+// Shape is what a graph is built for.
+type Shape = diffusion.Shape
+
+// Graph is the model in a Gorgonia graph: input nodes and logits.
+type Graph = diffusion.Graph
+
+// Build adds the transformer to g with its attention under ctl, whose layers
+// 0..Layers-1 it takes. Row i of the logits predicts token i+1: the model was made
+// from an autoregressive one.
+func (m *Model) Build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
+	out, err := diffusion.NewGraph(g, s, m.cfg.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	w := m.weights
+	x, err := graph.Embed("model.embed_tokens", out.IDs, w.embed) // [B,N,D]
+	if err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	for i := range w.blocks {
+		if x, err = w.blocks[i].Build(x, out.Positions, ctl.Layer(i), out.Options()...); err != nil {
+			return nil, fmt.Errorf("dream: %w", err)
+		}
+	}
+	if x, err = graph.RMSNorm(x, w.norm); err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	if out.Logits, err = graph.Logits("lm_head", x, out.Rows, w.head); err != nil { // [R,V]
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	return out, nil
+}
+
+// Logits runs one forward pass with full attention over sequences of one length
+// and returns the logits of every token, [len(ids), n, Vocab]. padding gives the
+// number of padding tokens on the left of each sequence; nil is none.
+func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
+	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
+		Build: m.Build, IDs: ids, Padding: padding, Restart: true,
+		Vocab: m.cfg.Vocab, Context: m.cfg.Context,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dream: %w", err)
+	}
+	return out, nil
+}
+
+// Encode returns the token ids of text. Added tokens in it are recognised;
+// nothing is put in front or behind.
+func (m *Model) Encode(text string) ([]int32, error) { return m.files.Encode(text) }
+
+// Decode returns the text of ids without special tokens.
+func (m *Model) Decode(ids []int32) (string, error) { return m.files.Decode(ids) }
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string // "system", "user" or "assistant"
+	Content string
+}
+
+// Chat renders a conversation with the template of Dream-v0-Instruct-7B, which is
+// Qwen2.5's without tools, ready for the assistant's answer. A conversation that
+// does not start with a system message gets the default one.
+func Chat(messages []Message) string {
+	var b strings.Builder
+	if len(messages) == 0 || messages[0].Role != "system" {
+		messages = append([]Message{{"system", "You are a helpful assistant."}}, messages...)
+	}
+	for _, msg := range messages {
+		fmt.Fprintf(&b, "<|im_start|>%s\n%s<|im_end|>\n", msg.Role, msg.Content)
+	}
+	b.WriteString("<|im_start|>assistant\n")
+	return b.String()
+}

@@ -1,0 +1,105 @@
+package diffusion
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
+)
+
+// Errors that callers may test for with errors.Is.
+var (
+	// ErrConfig: config.json asks for something that is wrong or not supported.
+	ErrConfig = errors.New("config.json")
+	// ErrWeights: the checkpoint does not hold what its config calls for.
+	ErrWeights = errors.New("checkpoint")
+	// ErrNoTokenizer: the model directory has no tokenizer files.
+	ErrNoTokenizer = errors.New("the model has no tokenizer")
+	// ErrRequest: a generation was asked for that the model cannot do.
+	ErrRequest = errors.New("invalid request")
+)
+
+// Files are the parts of a HuggingFace model directory.
+type Files struct {
+	Config     []byte               // config.json
+	Generation []byte               // generation_config.json; nil if there is none
+	Tokenizer  *tokenizer.Tokenizer // nil if there is none
+	Weights    safetensors.Source
+}
+
+// maxConfig bounds what is read of a JSON file: real ones have a few kilobytes.
+const maxConfig = 1 << 20
+
+// OpenDir reads a model directory. The weights stay mapped until Close.
+func OpenDir(dir string) (*Files, error) {
+	// The configuration first: without it this is no model directory at all.
+	f, err := openText(os.DirFS(dir))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	if f.Weights, err = safetensors.OpenDir(dir); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenFS reads a model from a file system, with the content of
+// model.safetensors given apart so that it need not be copied.
+func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
+	f, err := openText(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if f.Weights, err = safetensors.Parse(weights, "model.safetensors"); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func openText(fsys fs.FS) (*Files, error) {
+	var f Files
+	var err error
+	if f.Config, err = readSmall(fsys, "config.json"); err != nil {
+		return nil, err
+	}
+	if f.Generation, err = readSmall(fsys, "generation_config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if f.Tokenizer, err = tokenizer.Open(fsys); err != nil && !errors.Is(err, tokenizer.ErrNotFound) {
+		return nil, err
+	}
+	return &f, nil
+}
+
+func readSmall(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxConfig {
+		return nil, fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size(), maxConfig)
+	}
+	return fs.ReadFile(fsys, name)
+}
+
+// Close unmaps the weights.
+func (f *Files) Close() error { return f.Weights.Close() }
+
+// Encode returns the token ids of text, added tokens recognised.
+func (f *Files) Encode(text string) ([]int32, error) {
+	if f.Tokenizer == nil {
+		return nil, ErrNoTokenizer
+	}
+	return f.Tokenizer.Encode(text)
+}
+
+// Decode returns the text of ids, leaving out special tokens.
+func (f *Files) Decode(ids []int32) (string, error) {
+	if f.Tokenizer == nil {
+		return "", ErrNoTokenizer
+	}
+	return f.Tokenizer.Decode(ids, true)
+}

@@ -1,0 +1,111 @@
+package diffusion
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/op"
+)
+
+// Loader takes tensors out of a checkpoint by name and remembers every problem,
+// so that a broken checkpoint is described in one go.
+type Loader struct {
+	src   safetensors.Source
+	used  map[string]bool
+	bytes int64
+	errs  []error
+}
+
+// NewLoader returns a loader of src.
+func NewLoader(src safetensors.Source) *Loader { return &Loader{src: src, used: map[string]bool{}} }
+
+// Matrix returns the weight [rows, cols] under name, in its storage type.
+func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
+	t, ok := l.take(name, rows, cols)
+	if !ok {
+		return op.Weight{}
+	}
+	types := map[safetensors.DType]op.DType{safetensors.BF16: op.BF16, safetensors.F16: op.F16, safetensors.F32: op.F32}
+	typ, ok := types[t.DType]
+	if !ok {
+		l.fail("tensor %q has dtype %s, want BF16, F16 or F32", name, t.DType)
+		return op.Weight{}
+	}
+	w, err := op.NewWeight(rows, cols, typ, t.Data)
+	if err != nil {
+		l.fail("tensor %q: %v", name, err)
+	}
+	return w
+}
+
+// Vector returns the n values under name as float32.
+func (l *Loader) Vector(name string, n int) []float32 {
+	t, ok := l.take(name, n)
+	if !ok {
+		return nil
+	}
+	v, err := t.Float32s()
+	if err != nil {
+		l.fail("%v", err)
+	}
+	return v
+}
+
+// Projection returns the linear map whose tensors are name+".weight" and, if
+// biased, name+".bias".
+func (l *Loader) Projection(name string, outputs, inputs int, biased bool) graph.Projection {
+	p := graph.Projection{Path: name, Weight: l.Matrix(name+".weight", outputs, inputs)}
+	if biased {
+		p.Bias = l.Vector(name+".bias", outputs)
+	}
+	return p
+}
+
+// Norm returns the RMSNorm whose tensor is name+".weight".
+func (l *Loader) Norm(name string, n int, eps float64) graph.Norm {
+	return graph.Norm{Path: name, Weight: l.Vector(name+".weight", n), Eps: eps}
+}
+
+func (l *Loader) take(name string, shape ...int) (safetensors.Tensor, bool) {
+	l.used[name] = true
+	t, err := l.src.Tensor(name)
+	switch {
+	case errors.Is(err, safetensors.ErrNotFound):
+		l.fail("no tensor %q", name)
+	case err != nil:
+		l.fail("%v", err)
+	case !slices.Equal(t.Shape, shape):
+		l.fail("tensor %q has shape %v, the config calls for %v", name, t.Shape, shape)
+	default:
+		l.bytes += int64(len(t.Data))
+		return t, true
+	}
+	return t, false
+}
+
+func (l *Loader) fail(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf("%w: %s", ErrWeights, fmt.Sprintf(format, args...)))
+}
+
+// maxErrors is how many problems Done spells out; a wrong config easily gives one
+// for every tensor.
+const maxErrors = 5
+
+// Done returns the size of the weights, or what was wrong with them: tensors
+// missing, of another shape or type, or left over. Rotary frequencies, which some
+// exporters store, are computed and may be left over.
+func (l *Loader) Done() (bytes int64, err error) {
+	for _, name := range l.src.Names() {
+		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
+			l.fail("tensor %q has no place in this architecture", name)
+		}
+	}
+	if n := len(l.errs); n > maxErrors {
+		l.errs = append(l.errs[:maxErrors], fmt.Errorf("%w: and %d more", ErrWeights, n-maxErrors))
+	}
+	return l.bytes, errors.Join(l.errs...)
+}

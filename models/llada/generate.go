@@ -1,0 +1,159 @@
+package llada
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+)
+
+// GenerateOptions are those of LLaDA's generate, and confidence-threshold
+// parallel decoding. A zero field takes the model's generation_config.json, and
+// if that says nothing the value given here.
+type GenerateOptions struct {
+	GenLength   int // tokens to generate; 128
+	BlockLength int // of them per semi-autoregressive block, a divisor; GenLength
+	Steps       int // denoising steps, a multiple of the number of blocks; GenLength
+
+	Temperature float64 // of the Gumbel noise; 0 is greedy
+	CFGScale    float64 // classifier-free guidance; 0 is off
+	Remasking   string  // "low_confidence" (default) or "random"
+
+	// Threshold above 0 commits in each step every token at least this sure, and at
+	// least one; Steps is then unused. Factor above 0 commits the i-th surest token
+	// while its confidence is at least 1 - Factor/(i+1). At most one of the two.
+	Threshold, Factor float64
+
+	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
+	// "bf16" (as the published code does on a bf16 model) or "f64".
+	ConfidenceDType string
+
+	NoEOS   bool // never predict end-of-text (logits_eos_inf)
+	LateEOS bool // commit end-of-text and end-of-turn last (confidence_eos_eot_inf)
+
+	Seed   uint64         // of temperature and random remasking
+	OnStep func(Progress) // called after every step; may be nil
+}
+
+// Progress describes a denoising step.
+type Progress = diffusion.Progress
+
+// Result is a finished or interrupted generation.
+type Result = diffusion.Result
+
+// parseGeneration reads the defaults of a generation_config.json. LLaDA's own
+// says nothing about sampling; models made for this package do.
+func parseGeneration(data []byte) (o GenerateOptions, err error) {
+	if data == nil {
+		return o, nil
+	}
+	var j struct {
+		GenLength   int     `json:"gen_length"`
+		BlockLength int     `json:"block_length"`
+		Steps       int     `json:"steps"`
+		Temperature float64 `json:"temperature"`
+	}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return o, fmt.Errorf("generation_config.json: %v", err)
+	}
+	return GenerateOptions{GenLength: j.GenLength, BlockLength: j.BlockLength, Steps: j.Steps, Temperature: j.Temperature}, nil
+}
+
+// Options returns o with the defaults filled in.
+func (m *Model) Options(o GenerateOptions) GenerateOptions {
+	d := m.defaults
+	if o.GenLength == 0 {
+		o.GenLength = d.GenLength
+		// The other lengths are meant for this one.
+		if o.BlockLength == 0 {
+			o.BlockLength = d.BlockLength
+		}
+		if o.Steps == 0 {
+			o.Steps = d.Steps
+		}
+	}
+	if o.GenLength == 0 {
+		o.GenLength = 128
+	}
+	if o.BlockLength == 0 {
+		o.BlockLength = o.GenLength
+	}
+	if o.Steps == 0 {
+		o.Steps = o.GenLength
+	}
+	if o.Temperature == 0 {
+		o.Temperature = d.Temperature
+	}
+	return o
+}
+
+// Generate writes a response to prompt, token ids of any number from 0, with
+// attention as cfg says. An interrupted generation returns what there is along
+// with the context's error.
+func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*Result, error) {
+	results, err := m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o)
+	if len(results) == 0 {
+		return nil, err
+	}
+	return &results[0], err
+}
+
+// GenerateBatch is Generate for several prompts in one batch. Shorter prompts are
+// padded on the left and masked; positions count the padding, as in the published
+// code.
+func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]Result, error) {
+	o = m.Options(o)
+	if p, ok := cfg.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
+		p.Generation = o.GenLength
+		cfg.Pattern = p
+	}
+	results, err := diffusion.Generate(ctx, diffusion.Request{
+		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
+		New:     o.GenLength, Block: o.BlockLength, Guided: o.CFGScale > 0,
+		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
+	})
+	if err != nil {
+		err = fmt.Errorf("llada: %w", err)
+	}
+	return results, err
+}
+
+func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.LLaDA {
+	eot := m.cfg.EOSID
+	if t := m.files.Tokenizer; t != nil {
+		if id, ok := t.TokenID("<|eot_id|>"); ok {
+			eot = id
+		}
+	}
+	return decode.LLaDA{
+		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
+		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: decode.Remasking(o.Remasking),
+		ConfidenceDType: decode.DType(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
+		MaskID: m.cfg.MaskID, EOSID: m.cfg.EOSID, EoTID: eot,
+		LogitsEOSInf: o.NoEOS, ConfidenceEOSEoTInf: o.LateEOS,
+		Seed: o.Seed, OnStep: onStep,
+	}
+}
+
+// Memory is what a run takes, in bytes.
+type Memory = diffusion.Memory
+
+// PredictMemory returns what generating from prompts of promptLength tokens
+// takes: the peak of a run, without the program itself.
+func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
+	o = m.Options(o)
+	s := Shape{Batch: batch, Len: promptLength + o.GenLength, Rows: batch * o.BlockLength}
+	if o.CFGScale > 0 {
+		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
+	}
+	mem, err := diffusion.PredictMemory(m.Build, s, cfg)
+	if err != nil {
+		return mem, fmt.Errorf("llada: %w", err)
+	}
+	mem.Weights = m.weights.bytes
+	return mem, nil
+}

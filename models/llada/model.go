@@ -1,0 +1,153 @@
+// Package llada runs LLaDA checkpoints (LLaDA-8B-Base, LLaDA-8B-Instruct,
+// LLaDA-1.5 and models of their architecture) as Gorgonia graphs with PulseCol
+// attention.
+//
+// [Open] reads a HuggingFace model directory, [Model.Generate] runs the
+// published sampler on it. [Model.Build] adds the bare transformer to a graph of
+// your own.
+package llada
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"gorgonia.org/gorgonia"
+)
+
+// Model is an open checkpoint. Its weights stay mapped, in their storage type,
+// until Close. A Model may be used by several goroutines at once.
+type Model struct {
+	cfg      Config
+	files    *diffusion.Files
+	weights  *weights
+	defaults GenerateOptions
+}
+
+// Errors that callers may test for with errors.Is.
+var (
+	ErrConfig      = diffusion.ErrConfig      // config.json is wrong or asks for something unsupported
+	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for
+	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
+	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
+)
+
+// Open reads the model directory dir: config.json, the weights
+// (model.safetensors, or shards with model.safetensors.index.json) and, if they
+// are there, tokenizer files and generation_config.json.
+func Open(dir string) (*Model, error) {
+	f, err := diffusion.OpenDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return open(f)
+}
+
+// OpenFS reads a model from fsys with the content of model.safetensors given
+// apart. weights is kept, not copied, and must not change until Close.
+func OpenFS(fsys fs.FS, weights []byte) (*Model, error) {
+	f, err := diffusion.OpenFS(fsys, weights)
+	if err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return open(f)
+}
+
+func open(f *diffusion.Files) (*Model, error) {
+	m := &Model{files: f}
+	err := func() (err error) {
+		if m.cfg, err = parseConfig(f.Config); err != nil {
+			return err
+		}
+		if m.defaults, err = parseGeneration(f.Generation); err != nil {
+			return err
+		}
+		m.weights, err = loadWeights(f, m.cfg)
+		return err
+	}()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return m, nil
+}
+
+// Close unmaps the weights. Nothing of the model may be in use.
+func (m *Model) Close() error { return m.files.Close() }
+
+// Config returns the model's configuration.
+func (m *Model) Config() Config { return m.cfg }
+
+// Shape is what a graph is built for.
+type Shape = diffusion.Shape
+
+// Graph is the model in a Gorgonia graph: input nodes and logits.
+type Graph = diffusion.Graph
+
+// Build adds the transformer to g with its attention under ctl, whose layers
+// 0..Layers-1 it takes. Row i of the logits predicts token i.
+func (m *Model) Build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
+	out, err := diffusion.NewGraph(g, s, m.cfg.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	w := m.weights
+	x, err := graph.Embed("model.transformer.wte", out.IDs, w.embed) // [B,N,D]
+	if err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	for i := range w.blocks {
+		if x, err = w.blocks[i].Build(x, out.Positions, ctl.Layer(i), out.Options()...); err != nil {
+			return nil, fmt.Errorf("llada: %w", err)
+		}
+	}
+	if x, err = graph.RMSNorm(x, w.norm); err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	if out.Logits, err = graph.Logits("model.transformer.ff_out", x, out.Rows, w.head); err != nil { // [R,V]
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return out, nil
+}
+
+// Logits runs one forward pass with full attention over sequences of one length
+// and returns the logits of every token, [len(ids), n, Vocab]. padding gives the
+// number of padding tokens on the left of each sequence; nil is none.
+func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
+	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
+		Build: m.Build, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return out, nil
+}
+
+// Encode returns the token ids of text. Added tokens in it are recognised;
+// nothing is put in front or behind.
+func (m *Model) Encode(text string) ([]int32, error) { return m.files.Encode(text) }
+
+// Decode returns the text of ids without special tokens.
+func (m *Model) Decode(ids []int32) (string, error) { return m.files.Decode(ids) }
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string // "system", "user" or "assistant"
+	Content string
+}
+
+// Chat renders a conversation with the template of LLaDA-8B-Instruct and
+// LLaDA-1.5, ready for the assistant's answer.
+func Chat(messages []Message) string {
+	var b strings.Builder
+	b.WriteString("<|startoftext|>")
+	for _, msg := range messages {
+		fmt.Fprintf(&b, "<|start_header_id|>%s<|end_header_id|>\n\n%s<|eot_id|>", msg.Role, strings.TrimSpace(msg.Content))
+	}
+	b.WriteString("<|start_header_id|>assistant<|end_header_id|>\n\n")
+	return b.String()
+}

@@ -1,0 +1,43 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Check returns an error wrapping ErrGraph if running g would compute wrong
+// values for reasons that Gorgonia does not see:
+//
+//   - Two different nodes have the same 32-bit hash. The compiler of the tape
+//     machine would take them for one (gorgonia pull request 581).
+//   - Something other than an operator of this package or gorgonia.Read consumes
+//     a layer's column table. Gorgonia may overwrite what it consumes
+//     (gorgonia issues 560, 569, 576).
+//
+// It reports all findings, joined.
+func Check(g *gorgonia.ExprGraph) error {
+	var errs []error
+	seen := map[uint32]*gorgonia.Node{}
+	for _, n := range g.AllNodes() {
+		h := n.Hashcode()
+		if other := seen[h]; other != nil && other != n {
+			errs = append(errs, fmt.Errorf("op: %w: nodes %d %v and %d %v have the same hash %#x; rename one", ErrGraph, other.ID(), other, n.ID(), n, h))
+		}
+		seen[h] = n
+		if top, ok := n.Op().(*GroupTopK); ok && top.state != nil {
+			for it := g.To(n.ID()); it.Next(); {
+				reader := it.Node().(*gorgonia.Node)
+				if _, ours := reader.Op().(planned); !ours && !isRead(reader) {
+					errs = append(errs, fmt.Errorf("op: %w: %v reads the column table of %v, which Gorgonia may overwrite; use gorgonia.Read or the controller's Columns", ErrGraph, reader, top))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isRead reports whether n is gorgonia.Read, whose operator is not exported. A
+// statement has no type.
+func isRead(n *gorgonia.Node) bool { return n.Type() == nil && n.Op() != nil }

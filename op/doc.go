@@ -1,0 +1,34 @@
+// Package op holds the Gorgonia operators of PulseCol on the CPU: the three
+// that make column-sparse attention (ScoreCollect, GroupTopK,
+// ColumnSparseAttn), DenseAttn, and the layers a transformer needs around them.
+//
+// # Values
+//
+// Operators take and return contiguous float32 tensors; token ids and positions
+// are int32, column tables uint32 bitmaps. Shapes use these letters: B batch
+// rows, N tokens, H query heads, D head dimension, U query groups.
+//
+// # Identity
+//
+// Gorgonia merges two nodes whose operators hash alike. Every operator here
+// therefore carries a name, the path of its place in the model, and hashes it
+// with all its parameters. [Apply] reports a merge that would drop a parameter
+// that the hash cannot see, such as another weight under the same name.
+//
+// # Who owns a result
+//
+// Without a [Workspace] every result is fresh memory. With one, a result is
+// reused as soon as its last reader has run, so it must be read with
+// gorgonia.Read, which [Workspace.Plan] sees and respects.
+//
+// The table that GroupTopK returns while it works for a layer's [State] is that
+// state, not a copy. Only operators of this package and gorgonia.Read may
+// consume it; [Check] reports any other consumer.
+//
+// # Machines
+//
+// Operators without a State work on any Gorgonia machine that hands them plain
+// tensors. Operators with a State work on the machine its controller is
+// attached to. No operator panics: a panic inside one would end the process, so
+// each recovers at its boundary and returns an error.
+package op

@@ -1,0 +1,26 @@
+package op
+
+import "errors"
+
+// Errors that callers may test for with errors.Is.
+var (
+	// ErrShape: an input's rank or sizes do not fit the operator.
+	ErrShape = errors.New("wrong shape")
+	// ErrValue: a value at run time is not what the operator needs.
+	ErrValue = errors.New("wrong value")
+	// ErrNoGradient: the operator is not differentiable.
+	ErrNoGradient = errors.New("has no gradient")
+	// ErrMerged: Gorgonia would silently run another operator instead.
+	ErrMerged = errors.New("merged")
+	// ErrNoMachine: an operator with a State ran outside the machine its
+	// controller is attached to.
+	ErrNoMachine = errors.New("ran outside the machine of its controller")
+	// ErrOrder: the operators of one layer did not run in order within a step.
+	ErrOrder = errors.New("ran out of order")
+	// ErrStale: there is no column table, or an error left it half built.
+	ErrStale = errors.New("no valid column table")
+	// ErrInternal: a defect of this package, caught at the operator's boundary.
+	ErrInternal = errors.New("internal error")
+	// ErrGraph: Check found something that Gorgonia would compute wrongly.
+	ErrGraph = errors.New("graph would compute wrong values")
+)

@@ -1,0 +1,216 @@
+package op
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"math"
+
+	"github.com/chewxy/hm"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// hashVersion is part of every hash; raise it when the meaning of an operator's
+// parameters changes.
+const hashVersion = 1
+
+// identity is what makes an operator itself: its kind, its place in the model
+// and its parameters. It never changes after construction, because Gorgonia
+// caches the hash of a node.
+type identity struct {
+	kind   string
+	path   string
+	params []any // fixed-size numbers, bools and strings
+}
+
+func (id *identity) WriteHash(h hash.Hash) {
+	fmt.Fprintf(h, "pulsecol/%d/%s/%q", hashVersion, id.kind, id.path)
+	for _, p := range id.params {
+		switch p := p.(type) {
+		case string:
+			fmt.Fprintf(h, "/%q", p)
+		case int:
+			binary.Write(h, binary.LittleEndian, int64(p))
+		case float64:
+			binary.Write(h, binary.LittleEndian, math.Float64bits(p))
+		case float32:
+			binary.Write(h, binary.LittleEndian, math.Float32bits(p))
+		case bool:
+			fmt.Fprintf(h, "/%t", p)
+		default:
+			// Only the types above are ever stored; see the constructors.
+			fmt.Fprintf(h, "/%T=%v", p, p)
+		}
+	}
+}
+
+func (id *identity) Hashcode() uint32 {
+	h := fnv.New32a()
+	id.WriteHash(h)
+	return h.Sum32()
+}
+
+func (id *identity) String() string {
+	if id.path == "" {
+		return fmt.Sprintf("%s%v", id.kind, id.params)
+	}
+	return fmt.Sprintf("%s{%s}%v", id.kind, id.path, id.params)
+}
+
+// base is embedded by every operator.
+type base struct {
+	identity
+	plan
+	in  []hm.Type // one per input
+	out hm.Type
+}
+
+func newBase(kind, path string, in []hm.Type, out hm.Type, params ...any) base {
+	return base{identity: identity{kind, path, params}, in: in, out: out}
+}
+
+func (b *base) Arity() int { return len(b.in) }
+
+func (b *base) Type() hm.Type {
+	return hm.NewFnType(append(append([]hm.Type{}, b.in...), b.out)...)
+}
+
+// ReturnsPtr is true: results are pointers to tensors.
+func (b *base) ReturnsPtr() bool { return true }
+
+// CallsExtern is false. With true the tape machine would allocate a fresh,
+// zeroed result for every run; operators here manage their own memory.
+func (b *base) CallsExtern() bool { return false }
+
+// OverwritesInput is -1: no operator here works in place.
+func (b *base) OverwritesInput() int { return -1 }
+
+// DiffWRT says that the operator has no gradient.
+func (b *base) DiffWRT(inputs int) []bool { return make([]bool, inputs) }
+
+// SymDiff is never asked of an operator whose DiffWRT is all false; it exists
+// because Gorgonia panics on an operator without it.
+func (b *base) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
+	return nil, fmt.Errorf("%s: %w", &b.identity, ErrNoGradient)
+}
+
+// Shorthands for the types of inputs and results.
+var (
+	float1 = gorgonia.TensorType{Dims: 1, Of: tensor.Float32}
+	float2 = gorgonia.TensorType{Dims: 2, Of: tensor.Float32}
+	float3 = gorgonia.TensorType{Dims: 3, Of: tensor.Float32}
+	float4 = gorgonia.TensorType{Dims: 4, Of: tensor.Float32}
+	int1   = gorgonia.TensorType{Dims: 1, Of: tensor.Int32}
+	int2   = gorgonia.TensorType{Dims: 2, Of: tensor.Int32}
+	bits4  = gorgonia.TensorType{Dims: 4, Of: tensor.Uint32}
+)
+
+// recovered turns a panic of the calling method into its error. A panic that
+// left an operator would run on the machine's own goroutine and end the process.
+func recovered(o fmt.Stringer, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
+	}
+}
+
+// shapes returns the shapes of an operator's inputs after checking their ranks,
+// which Gorgonia's type system does not.
+func (b *base) shapes(ds []gorgonia.DimSizer) ([]tensor.Shape, error) {
+	if len(ds) != len(b.in) {
+		return nil, fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrShape, len(ds), len(b.in))
+	}
+	ss, err := gorgonia.DimSizersToShapes(ds)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %v", b, ErrShape, err)
+	}
+	for i, s := range ss {
+		want := b.in[i].(gorgonia.TensorType).Dims
+		if len(s) != want {
+			return nil, fmt.Errorf("%s: %w: input %d has shape %v, want %d dimensions", b, ErrShape, i, s, want)
+		}
+		for _, d := range s {
+			if d <= 0 {
+				return nil, fmt.Errorf("%s: %w: input %d has shape %v, every dimension must be positive", b, ErrShape, i, s)
+			}
+		}
+	}
+	return ss, nil
+}
+
+// values returns the inputs as dense tensors after checking everything the
+// kernels rely on.
+func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
+	if len(in) != len(b.in) {
+		return nil, fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrValue, len(in), len(b.in))
+	}
+	ts := make([]*tensor.Dense, len(in))
+	for i, v := range in {
+		t, ok := v.(*tensor.Dense)
+		if !ok {
+			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense; only the tape machine is supported", b, ErrValue, i, v)
+		}
+		want := b.in[i].(gorgonia.TensorType)
+		if t.Dtype() != want.Of {
+			return nil, fmt.Errorf("%s: %w: input %d has dtype %v, want %v", b, ErrValue, i, t.Dtype(), want.Of)
+		}
+		if t.RequiresIterator() || t.DataOrder().IsColMajor() {
+			return nil, fmt.Errorf("%s: %w: input %d of shape %v is a view or column-major, want contiguous rows", b, ErrValue, i, t.Shape())
+		}
+		ts[i] = t
+	}
+	return ts, nil
+}
+
+func float32s(t *tensor.Dense) []float32 { return t.Data().([]float32) }
+func int32s(t *tensor.Dense) []int32     { return t.Data().([]int32) }
+func uint32s(t *tensor.Dense) []uint32   { return t.Data().([]uint32) }
+
+// sameShape reports whether two shapes are equal, dimension by dimension.
+// tensor.Shape.Eq treats some scalars and vectors as equal.
+func sameShape(a, b tensor.Shape) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Apply adds o to the graph of its inputs, as gorgonia.ApplyOp does, with two
+// differences: a panic of Gorgonia becomes an error, and so does a merge with a
+// node of another operator of this package that hashes alike but is not equal
+// (another layer's state, another weight under the same name).
+func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error) {
+	for i, in := range inputs {
+		if in == nil {
+			return nil, fmt.Errorf("%s: %w: input %d is nil", o, ErrShape, i)
+		}
+		if in.Graph() != inputs[0].Graph() {
+			return nil, fmt.Errorf("%s: %w: inputs 0 and %d belong to different graphs", o, ErrShape, i)
+		}
+	}
+	defer recovered(o, &err)
+	if n, err = gorgonia.ApplyOp(o, inputs...); err != nil {
+		return nil, err
+	}
+	if other := n.Op(); other != o {
+		if m, ok := o.(merger); !ok || !m.mergesWith(other) {
+			return nil, fmt.Errorf("%s: %w with an earlier node of the same name and inputs", o, ErrMerged)
+		}
+	}
+	return n, nil
+}
+
+// merger is an operator with contents its hash cannot see.
+type merger interface {
+	// mergesWith says that running other instead makes no difference.
+	mergesWith(other gorgonia.Op) bool
+}
+
+// mergesWith holds for operators that are wholly described by their identity.
+func (b *base) mergesWith(gorgonia.Op) bool { return true }

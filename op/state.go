@@ -1,0 +1,179 @@
+package op
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/tensor"
+)
+
+// Mode is what the attention of one denoising step does.
+type Mode uint8
+
+const (
+	Dense   Mode = iota // full attention; column tables stay as they are
+	Refresh             // full attention, and new column tables from its scores
+	Reuse               // sparse attention over the columns of the last refresh
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Dense:
+		return "dense"
+	case Refresh:
+		return "refresh"
+	case Reuse:
+		return "reuse"
+	}
+	return fmt.Sprintf("Mode(%d)", uint8(m))
+}
+
+// Step is the denoising step in progress. A controller owns it and every layer's
+// operators read it; outside Begin and End they refuse to run.
+type Step struct {
+	last uint64
+	now  atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
+}
+
+// Begin starts the next step.
+func (s *Step) Begin(m Mode) {
+	s.last++
+	s.now.Store(s.last<<2 | uint64(m))
+}
+
+// End finishes the step in progress.
+func (s *Step) End() { s.now.Store(0) }
+
+func (s *Step) current() (number uint64, m Mode, ok bool) {
+	v := s.now.Load()
+	return v >> 2, Mode(v & 3), v != 0
+}
+
+// State is what one attention layer keeps between denoising steps, and what its
+// operators hand to one another within a step. A controller makes one for each
+// layer; it is not safe for concurrent use.
+type State struct {
+	path string
+	step *Step
+
+	// The step in which each operator last ran.
+	scored, ranked, attended uint64
+
+	// Within a refresh: the attention output, from ScoreCollect to
+	// ColumnSparseAttn, which made the room for it.
+	sparse *ColumnSparseAttn
+	out    *tensor.Dense
+
+	batch, heads, n int // of the table; one row and head serve all in static patterns
+	table           kernel.Table
+	value           *tensor.Dense // the table as a value
+	built           bool
+
+	stats LayerStats
+}
+
+// LayerStats counts what one attention layer did since its State was made.
+type LayerStats struct {
+	Refreshes int
+	Density   float64            // share of query-key pairs the table keeps; 0 without a table
+	Churn     float64            // share of kept pairs that the last refresh replaced; 0 at the first
+	Bytes     int64              // held by the table
+	Seconds   [Reuse + 1]float64 // in the layer's operators, by mode
+}
+
+// NewState returns the state of the attention layer named by path, whose
+// operators follow step.
+func NewState(path string, step *Step) *State { return &State{path: path, step: step} }
+
+// Path names the layer.
+func (s *State) Path() string { return s.path }
+
+// Invalidate drops the column table's contents and keeps its memory. The next
+// sparse step must be a refresh.
+func (s *State) Invalidate() {
+	s.built = false
+	s.out = nil
+}
+
+// Free drops the column table.
+func (s *State) Free() {
+	s.Invalidate()
+	s.table, s.value = kernel.Table{}, nil
+	s.stats.Bytes = 0
+}
+
+// Built reports whether there is a column table to reuse.
+func (s *State) Built() bool { return s.built }
+
+// Ran reports whether the layer's attention ran in the latest step.
+func (s *State) Ran() bool { return s.attended == s.step.last }
+
+// Stats returns the counts so far.
+func (s *State) Stats() LayerStats { return s.stats }
+
+// ColumnBits is a column table: which keys each query group keeps.
+type ColumnBits struct {
+	Batch, Heads, Len int      // 1 and 1 if one row serves all (static patterns)
+	Group             int      // queries in a group; the last may be short
+	Bits              []uint32 // [Batch, Heads, ceil(Len/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
+}
+
+// Columns returns a copy of the layer's column table.
+func (s *State) Columns() (ColumnBits, error) {
+	if !s.built {
+		return ColumnBits{}, fmt.Errorf("op: layer %q: %w", s.path, ErrStale)
+	}
+	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
+}
+
+// head returns the table's part for the i-th pair of batch row and head.
+func (s *State) head(i int) []uint32 {
+	size := kernel.Groups(s.n, s.table.Group) * kernel.Words(s.n)
+	return s.table.Bits[i*size : (i+1)*size]
+}
+
+// begin checks that o may run now, and notes that it did. last is where o's runs
+// are noted; after is the operator that must have run before it, if any.
+func (s *State) begin(o fmt.Stringer, last *uint64, after *uint64) (Mode, error) {
+	number, mode, ok := s.step.current()
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%s: %w", o, ErrNoMachine)
+	case *last == number:
+		return 0, fmt.Errorf("%s: %w: a second time in one step; is another machine running this graph?", o, ErrOrder)
+	case after != nil && *after != number:
+		return 0, fmt.Errorf("%s: %w: before the operator it depends on", o, ErrOrder)
+	}
+	*last = number
+	return mode, nil
+}
+
+// reserve makes room for the table t, whose bits it allocates, over batch rows,
+// heads and n keys.
+func (s *State) reserve(batch, heads, n int, t kernel.Table) {
+	if s.value != nil && s.batch == batch && s.heads == heads && s.n == n && s.table.Group == t.Group {
+		return
+	}
+	u, w := kernel.Groups(n, t.Group), kernel.Words(n)
+	t.Bits = make([]uint32, batch*heads*u*w)
+	s.batch, s.heads, s.n, s.table, s.built = batch, heads, n, t, false
+	s.value = tensor.New(tensor.WithShape(batch, heads, u, w), tensor.WithBacking(t.Bits))
+	s.stats.Bytes = 4 * int64(len(t.Bits))
+}
+
+// clock adds the time since start to a mode's.
+func (s *State) clock(m Mode, start time.Time) { s.stats.Seconds[m] += time.Since(start).Seconds() }
+
+// placeholder stands for a result that this step does not have.
+func placeholder() *tensor.Dense { return wrap(make([]float32, 1), 1, 1, 1, 1) }
+
+func popcount(words []uint32) (n int) {
+	for _, w := range words {
+		n += bits.OnesCount32(w)
+	}
+	return n
+}

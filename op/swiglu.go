@@ -1,0 +1,35 @@
+package op
+
+import (
+	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// SwiGLU is silu(gate) * up, element by element: two [B,N,F] -> [B,N,F], with
+// silu(x) = x / (1 + exp(-x)).
+type SwiGLU struct{ base }
+
+// NewSwiGLU returns the activation named by path.
+func NewSwiGLU(path string) *SwiGLU {
+	return &SwiGLU{newBase("SwiGLU", path, []hm.Type{float3, float3}, float3)}
+}
+
+func (o *SwiGLU) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+	return o.elementwise(ds)
+}
+
+func (o *SwiGLU) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+	defer recovered(o, &err)
+	ts, err := o.values(in)
+	if err != nil {
+		return nil, err
+	}
+	out, y := o.result(ts[0].Shape()...)
+	kernel.SwiGLU(y, float32s(ts[0]), float32s(ts[1]))
+	o.done(ts)
+	return out, nil
+}
+
+var _ gorgonia.SDOp = (*SwiGLU)(nil)

@@ -1,0 +1,217 @@
+package op
+
+import (
+	"fmt"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Workspace is the memory of a graph's intermediate values. Gorgonia keeps every
+// value of a run alive; a Workspace hands out a buffer when an operator runs and
+// takes it back when the last operator that reads it has run, so that the peak
+// is what one block of a model needs and not all of them.
+//
+// A Workspace serves one machine at a time and is not safe for concurrent use.
+type Workspace struct {
+	free  map[int][][]float32  // by length; the same lengths recur in every block
+	live  map[*float32]*buffer // handed out, by first element
+	bytes int64                // ever allocated and still held
+}
+
+type buffer struct {
+	data    []float32
+	readers int // operators that have yet to read it
+}
+
+// NewWorkspace returns an empty workspace.
+func NewWorkspace() *Workspace {
+	return &Workspace{free: map[int][][]float32{}, live: map[*float32]*buffer{}}
+}
+
+// Bytes is the memory held, in use or not. It only grows, until Free.
+func (w *Workspace) Bytes() int64 { return w.bytes }
+
+// Free drops all memory. Values of earlier runs stay valid for who holds them.
+func (w *Workspace) Free() {
+	clear(w.free)
+	clear(w.live)
+	w.bytes = 0
+}
+
+// Reset takes back every buffer: the run that used them is over or has failed.
+// A Machine calls it before each step.
+func (w *Workspace) Reset() {
+	for p, b := range w.live {
+		w.free[len(b.data)] = append(w.free[len(b.data)], b.data)
+		delete(w.live, p)
+	}
+}
+
+// get returns a buffer of n elements, with any contents, that readers operators
+// will release.
+func (w *Workspace) get(n, readers int) []float32 {
+	var data []float32
+	if have := w.free[n]; len(have) > 0 {
+		data = have[len(have)-1]
+		w.free[n] = have[:len(have)-1]
+	} else {
+		data = make([]float32, n)
+		w.bytes += 4 * int64(n)
+	}
+	w.live[&data[0]] = &buffer{data: data, readers: readers}
+	return data
+}
+
+// release says that one reader of a buffer is done. Memory of others is ignored.
+func (w *Workspace) release(data []float32) {
+	if len(data) == 0 {
+		return
+	}
+	b := w.live[&data[0]]
+	if b == nil {
+		return
+	}
+	if b.readers--; b.readers <= 0 {
+		delete(w.live, &data[0])
+		w.free[len(b.data)] = append(w.free[len(b.data)], b.data)
+	}
+}
+
+// Plan makes the operators of g that belong to this package take their results
+// from the workspace. It counts the readers of every node, so it comes after the
+// graph is complete and before its first run. A result keeps memory of its own
+// if anything but an operator of this package reads it (Gorgonia's own operators
+// may keep or overwrite it), or if its operator stands at several nodes. The
+// result of a node in keep has one buffer for all runs: it may be read directly,
+// without a copy, until the next run.
+func (w *Workspace) Plan(g *gorgonia.ExprGraph, keep ...*gorgonia.Node) {
+	places := map[gorgonia.Op]int{}
+	for _, n := range g.AllNodes() {
+		if n.Op() != nil {
+			places[n.Op()]++
+		}
+	}
+	kept := map[*gorgonia.Node]bool{}
+	for _, n := range keep {
+		kept[n] = true
+	}
+	for _, n := range g.AllNodes() {
+		p, ok := n.Op().(planned)
+		if !ok || places[n.Op()] > 1 {
+			continue
+		}
+		readers, ours := 0, n.Dtype() == tensor.Float32
+		for it := g.To(n.ID()); it.Next(); readers++ {
+			reader := it.Node().(*gorgonia.Node).Op()
+			if _, ok := reader.(planned); !ok || places[reader] > 1 {
+				ours = false
+			}
+		}
+		switch {
+		case kept[n]:
+			readers = keepForever
+		case !ours:
+			readers = 0
+		}
+		p.setPlan(w, readers)
+	}
+}
+
+// Rehearse returns the bytes of workspace that a run of a planned graph takes,
+// by going through the plan on sizes alone in the order of the tape machine.
+// refresh says whether the steps include refreshes, which need room for scores.
+func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
+	order, err := gorgonia.Sort(g)
+	if err != nil {
+		return 0, fmt.Errorf("op: order of the graph: %w", err)
+	}
+	free, readers := map[int]int{}, map[*gorgonia.Node]int{}
+	var total int64
+	// Sort lists results before what they are made of; machines run it backwards.
+	for _, n := range slices.Backward(order) {
+		p, ok := n.Op().(planned)
+		if !ok {
+			continue
+		}
+		sc, ok := n.Op().(*ScoreCollect)
+		unused := ok && sc.state != nil && !refresh
+		size := n.Shape().TotalSize()
+		if r := p.planReaders(); r == keepForever {
+			total += 4 * int64(size)
+		} else if r > 0 && !unused {
+			if free[size] > 0 {
+				free[size]--
+			} else {
+				total += 4 * int64(size)
+			}
+			readers[n] = r
+		}
+		for it := g.From(n.ID()); it.Next(); {
+			child := it.Node().(*gorgonia.Node)
+			if readers[child] > 0 {
+				if readers[child]--; readers[child] == 0 {
+					free[child.Shape().TotalSize()]++
+				}
+			}
+		}
+	}
+	return total, nil
+}
+
+// keepForever marks a node whose result has one buffer for all runs.
+const keepForever = -1
+
+// planned is an operator of this package, as a Workspace sees it.
+type planned interface {
+	gorgonia.Op
+	setPlan(w *Workspace, readers int)
+	planReaders() int
+}
+
+// plan is where an operator's result comes from; the zero plan is fresh memory.
+type plan struct {
+	ws      *Workspace
+	readers int       // 0: fresh memory each time; keepForever: the same each time
+	own     []float32 // with keepForever
+}
+
+func (p *plan) setPlan(w *Workspace, readers int) { p.ws, p.readers = w, readers }
+func (p *plan) planReaders() int                  { return p.readers }
+
+// result returns a tensor for the operator's result, with any contents.
+func (p *plan) result(shape ...int) (*tensor.Dense, []float32) {
+	n := tensor.Shape(shape).TotalSize()
+	var data []float32
+	switch {
+	case p.ws != nil && p.readers > 0:
+		data = p.ws.get(n, p.readers)
+	case p.readers == keepForever:
+		if len(p.own) != n {
+			p.own = make([]float32, n)
+		}
+		data = p.own
+	default:
+		data = make([]float32, n)
+	}
+	return wrap(data, shape...), data
+}
+
+// done says that the operator has read its inputs for the last time in this run.
+func (p *plan) done(in []*tensor.Dense) {
+	if p.ws == nil {
+		return
+	}
+	for i, t := range in {
+		// A node that is an input twice is one reader.
+		if data, ok := t.Data().([]float32); ok && !slices.Contains(in[:i], t) {
+			p.ws.release(data)
+		}
+	}
+}
+
+// wrap makes a tensor around data without copying it.
+func wrap(data []float32, shape ...int) *tensor.Dense {
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data))
+}

@@ -1,0 +1,221 @@
+"""From task texts to batches of token ids.
+
+Questions, answers and sentences are made and tokenized once, in parallel processes, and laid end
+to end in one flat tensor (`Pool`). A training row is then only a list of pieces of that tensor:
+solved examples and a question, or filler sentences with needles among them. The lists are drawn and
+the rows put together on the device, so every step sees new rows at no cost to the CPU.
+
+Every row of a batch has exactly `length` tokens and every position counts, so attention needs no
+mask: pieces are drawn until the prompt leaves a response window of SHORTEST to LONGEST tokens, and
+end-of-text tokens fill the window after the answer.
+"""
+
+import os
+import random
+from dataclasses import dataclass
+from multiprocessing import Pool as Processes
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+import tasks
+
+EOS, MASK, BOS = 0, 1, 2
+SPECIAL = ["<|endoftext|>", "<|mdm_mask|>", "<|startoftext|>"]  # in the order of their ids
+VOCABULARY = 768
+SHORTEST, LONGEST = 32, 64  # response windows, in tokens
+MOST_NEEDLES = 6
+CHUNK = 10_000  # texts made by one call of a worker process
+
+
+def question_text(question: str) -> str:
+    return f"Q: {question}\nA:"
+
+
+def train_tokenizer(seed: int) -> Tokenizer:
+    """A byte-level BPE tokenizer in which every digit is a token of its own."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+    ])
+    tokenizer.decoder = decoders.ByteLevel()
+    r = random.Random(seed)
+    texts = []
+    for _ in range(4000):
+        key = r.choice(tasks.KEYS)
+        texts.append(f"Text: {tasks.filler(r)} {tasks.filler(r)} {tasks.needle(key, tasks.magic_number(r))}"
+                     f"\n{question_text(tasks.retrieval_question(key))}")
+        for question, answer in (tasks.lists(r), tasks.arithmetic(r, 1), tasks.arithmetic(r, 2)):
+            texts.append(f"{question_text(question)} {answer}\n")
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def make_texts(kind: str, count: int, seed: str, exclude=frozenset()) -> list[tuple[str, str]]:
+    """count (text, continuation) pairs of one kind, none of whose texts is in exclude."""
+    r = random.Random(seed)
+    made = []
+    while len(made) < count:
+        if kind == "filler":
+            pair = (" " + tasks.filler(r), "")
+        elif kind == "needles":
+            # Key by key, so that needle j of key i is number i * (count of keys) + j.
+            pair = (" " + tasks.needle(tasks.KEYS[len(made) * len(tasks.KEYS) // count], tasks.magic_number(r)), "")
+        elif kind == "questions":
+            pair = ("\n" + question_text(tasks.retrieval_question(tasks.KEYS[len(made)])), "")
+        else:
+            question, answer = tasks.lists(r) if kind == "lists" else tasks.arithmetic(r, int(kind[-1]))
+            pair = (question_text(question), " " + answer)
+        if pair[0] not in exclude:
+            made.append(pair)
+    return made
+
+
+def start_worker(tokenizer: str, exclude: frozenset):
+    global worker_tokenizer, worker_exclude
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    worker_tokenizer, worker_exclude = Tokenizer.from_str(tokenizer), exclude
+
+
+def make_pieces(job: tuple[str, int, str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """make_texts, tokenized: flat ids, tokens per text, tokens per continuation."""
+    made = make_texts(*job, worker_exclude)
+    heads = [e.ids for e in worker_tokenizer.encode_batch([a for a, _ in made])]
+    tails = [e.ids for e in worker_tokenizer.encode_batch([b for _, b in made])]
+    flat = np.fromiter((t for h, c in zip(heads, tails) for t in h + c), np.int16)
+    return flat, np.array([len(h) for h in heads], np.int16), np.array([len(c) for c in tails], np.int16)
+
+
+@dataclass
+class Batch:
+    ids: torch.Tensor     # [rows, length] with the answers in place
+    prompt: torch.Tensor  # [rows] length of the prompt; the response window is the rest of the row
+    fits: torch.Tensor    # [rows] bool; rows that fit no window are to be ignored
+
+
+class Pool:
+    """Tokenized pieces of every kind, on one device.
+
+    sizes gives how many pieces of each kind there are: "arithmetic1", "arithmetic2", "lists",
+    "filler", and "needles", which must be a multiple of the number of keys. Everything random
+    comes from seed and the generator given to each call.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, sizes: dict[str, int], seed, device, exclude=frozenset()):
+        jobs, kinds = [], []
+        for kind, size in {**sizes, "questions": len(tasks.KEYS)}.items():
+            per_job = size if kind in ("needles", "questions") else CHUNK
+            for i in range(0, size, per_job):
+                jobs.append((kind, min(per_job, size - i), f"{seed} {kind} {i}"))
+                kinds.append(kind)
+        with Processes(os.cpu_count(), start_worker, (tokenizer.to_str(), exclude)) as workers:
+            made = workers.map(make_pieces, jobs, chunksize=1)
+        self.tokenizer, self.device, self.range = tokenizer, device, {}
+        at = 0
+        for kind, (_, heads, _) in zip(kinds, made):
+            first, count = self.range.get(kind, (at, 0))
+            self.range[kind] = (first, count + len(heads))
+            at += len(heads)
+
+        def join(parts):
+            return torch.from_numpy(np.concatenate(parts)).to(device)
+        fixed = [BOS], tokenizer.encode("Text:").ids, tokenizer.encode("\n").ids
+        self.flat = join([flat for flat, _, _ in made] + [np.array(sum(fixed, []), np.int16)])
+        self.head = join([heads for _, heads, _ in made]).long()
+        self.tail = join([tails for _, _, tails in made]).long()
+        lengths = self.head + self.tail
+        self.start = lengths.cumsum(0) - lengths
+        first, count = self.range["filler"]
+        self.shortest_filler = int(self.head[first:first + count].min())
+        self.fixed = []  # (start, length) of the pieces that are not drawn: BOS, "Text:", newline
+        begin = len(self.flat) - sum(map(len, fixed))
+        for piece in fixed:
+            self.fixed.append((begin, len(piece)))
+            begin += len(piece)
+
+    def join(self, start, length, row_length: int) -> torch.Tensor:
+        """Lays the pieces (start, length) [rows, pieces] end to end; EOS fills up to row_length."""
+        end = length.cumsum(1)
+        position = torch.arange(row_length, device=self.device).expand(len(start), -1).contiguous()
+        piece = torch.searchsorted(end, position, right=True).clamp(max=length.shape[1] - 1)
+        offset = position - (end - length).gather(1, piece)
+        ids = self.flat[(start.gather(1, piece) + offset).clamp(max=len(self.flat) - 1)].long()
+        return torch.where(position < end[:, -1:], ids, EOS)
+
+    def draw(self, kind: str, shape, g: torch.Generator) -> torch.Tensor:
+        first, count = self.range[kind]
+        return first + torch.randint(count, shape, generator=g, device=self.device)
+
+    def uniform(self, shape, g: torch.Generator) -> torch.Tensor:
+        return torch.rand(shape, generator=g, device=self.device)
+
+    def examples(self, kind: str, rows: int, length: int, g, window=(SHORTEST, LONGEST), easy=0.5, bos=0.5, oversample=4) -> Batch:
+        """Rows of solved examples of one kind ("lists" or "arithmetic") that end in a question.
+
+        A stream of random examples is cut behind the last question that leaves a response window
+        of the given size. easy is the share of one-step problems in arithmetic, bos the share of
+        rows that begin with the start token. oversample times as many streams as rows are drawn,
+        and those that can be cut are preferred.
+        """
+        newline, newline_length = self.fixed[2]
+        drawn, shots = rows * oversample, 1 + length // 30
+        if kind == "arithmetic":
+            choice = torch.where(self.uniform((drawn, shots), g) < easy,
+                                 self.draw("arithmetic1", (drawn, shots), g), self.draw("arithmetic2", (drawn, shots), g))
+        else:
+            choice = self.draw(kind, (drawn, shots), g)
+        has_bos = (self.uniform((drawn, 1), g) < bos).long()
+        whole = (self.head + self.tail)[choice]
+        prompt = has_bos + (whole + newline_length).cumsum(1) - newline_length - self.tail[choice]
+        fits = (prompt >= length - window[1]) & (prompt <= length - window[0])
+        keep = fits.any(1).sort(descending=True, stable=True).indices[:rows]
+        choice, has_bos, whole, prompt, fits = (t[keep] for t in (choice, has_bos, whole, prompt, fits))
+        shot = torch.arange(shots, device=self.device)
+        last = (fits * (shot + 1)).argmax(1, keepdim=True)
+        # Pieces of a row: start token, then example, newline, example, ..., question with answer.
+        start = torch.stack([self.start[choice], torch.full_like(choice, newline)], 2).flatten(1)
+        size = torch.stack([whole * (shot <= last), newline_length * (shot < last)], 2).flatten(1)
+        start = torch.cat([torch.full_like(has_bos, self.fixed[0][0]), start], 1)
+        size = torch.cat([has_bos, size], 1)
+        return Batch(self.join(start, size, length), prompt.gather(1, last)[:, 0], fits.any(1))
+
+    def retrieval(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1) -> Batch:
+        """Rows "Text: ... Q: What is the magic number for KEY? A:" with one to six numbers hidden."""
+        (bos_start, _), (text_start, text_length), _ = self.fixed
+        drawn = rows * oversample
+        has_bos = (self.uniform((drawn, 1), g) < bos).long()
+        # Needles of different keys; the first is the one asked for.
+        keys = self.uniform((drawn, len(tasks.KEYS)), g).argsort(1)[:, :MOST_NEEDLES]
+        first, count = self.range["needles"]
+        per_key = count // len(tasks.KEYS)
+        needles = first + keys * per_key + torch.randint(per_key, keys.shape, generator=g, device=self.device)
+        hidden = torch.randint(1, MOST_NEEDLES + 1, (drawn, 1), generator=g, device=self.device)
+        used = torch.arange(MOST_NEEDLES, device=self.device) < hidden
+        question = self.range["questions"][0] + keys[:, :1]
+        # As many filler sentences as fit beside them. They fall short of the room by less than one
+        # sentence; the few rows whose window is thereby too long are dropped.
+        filler = self.draw("filler", (drawn, 1 + length // self.shortest_filler), g)
+        least = torch.randint(window[0], min(window[0] + 8, window[1]) + 1, (drawn, 1), generator=g, device=self.device)
+        room = length - least - has_bos - text_length - self.head[question] - (self.head[needles] * used).sum(1, keepdim=True)
+        kept = self.head[filler].cumsum(1) <= room
+        kept_length = (self.head[filler] * kept).sum(1, keepdim=True)
+        prompt = length - least - room + kept_length
+        fits = ((prompt >= length - window[1]) & (prompt <= length - window[0]) & (room > 0))[:, 0]
+        keep = fits.sort(descending=True, stable=True).indices[:rows]
+        has_bos, needles, used, question, filler, kept, prompt, fits = (
+            t[keep] for t in (has_bos, needles, used, question, filler, kept, prompt, fits))
+        # Sentences in order of these ranks; needles fall between filler sentences at random.
+        rank = torch.arange(filler.shape[1], device=self.device).expand(filler.shape)
+        place = self.uniform(needles.shape, g) * (kept.sum(1, keepdim=True) + 1) - 0.999
+        order = torch.cat([rank.float(), place], 1).argsort(1)
+        sentences = torch.cat([filler, needles], 1).gather(1, order)
+        shown = torch.cat([kept, used], 1).gather(1, order)
+        start = torch.cat([torch.full_like(has_bos, bos_start), torch.full_like(has_bos, text_start),
+                           self.start[sentences], self.start[question], self.start[needles[:, :1]]], 1)
+        size = torch.cat([has_bos, torch.full_like(has_bos, text_length),
+                          self.head[sentences] * shown, self.head[question], self.head[needles[:, :1]]], 1)
+        return Batch(self.join(start, size, length), prompt[:, 0], fits)

@@ -1,0 +1,105 @@
+"""Measures the small model on held-out questions, with dense attention and with PulseCol.
+
+    python train/evaluate.py --model internal/tinymodel
+
+Computes in float32 from the bfloat16 weights, with the sampler settings of generation_config.json,
+and adds what it finds to train/results.json.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import time
+
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+import data
+import heldout
+import sampler
+import tasks
+from model import Config, Model, restore
+
+RESULTS = pathlib.Path(__file__).with_name("results.json")
+RETRIEVAL_LENGTHS = [256, 512, 1024, 1536, 2048]
+FEW_SHOT_LENGTHS = [300, 600, 1000]
+SPARSITIES = [0.5, 0.8, 0.9]
+OTHER_SETTINGS = [(32, 32, 32), (32, 16, 32), (32, 8, 32), (64, 16, 64), (64, 8, 64), (32, 8, 16)]  # gen_length, block_length, steps
+TOKENS = 2 ** 16  # in one forward pass
+
+
+def load(folder: pathlib.Path, device) -> tuple[Model, Tokenizer, dict]:
+    """The model in float32, its tokenizer and its generation settings."""
+    fields = json.loads((folder / "config.json").read_text())
+    config = Config(**{k: fields[k] for k in Config.__dataclass_fields__})
+    model = restore(load_file(folder / "model.safetensors"), config).to(device)
+    return model, Tokenizer.from_file(str(folder / "tokenizer.json")), json.loads((folder / "generation_config.json").read_text())
+
+
+def answers(model, tokenizer, prompts: list[list[int]], settings: tuple[int, int, int], sparsity: float | None = None) -> list[str]:
+    """The generated texts. Prompts of one length are run together, so no padding is needed."""
+    device = next(model.parameters()).device
+    by_length, out = {}, [""] * len(prompts)
+    for i, p in enumerate(prompts):
+        by_length.setdefault(len(p), []).append(i)
+    for length, members in by_length.items():
+        rows = max(1, TOKENS // (length + settings[0]))
+        for i in range(0, len(members), rows):
+            part = members[i:i + rows]
+            sparse = None if sparsity is None else sampler.PulseCol(settings[2], sparsity)
+            ids = sampler.generate(model, torch.tensor([prompts[j] for j in part], device=device), *settings, sparse)
+            for j, row in zip(part, ids.tolist()):
+                out[j] = tokenizer.decode([t for t in row if t != data.EOS])
+    return out
+
+
+def accuracy(model, questions: heldout.Questions, tokenizer, settings, sparsity=None) -> dict:
+    texts = answers(model, tokenizer, questions.prompts, settings, sparsity)
+    right = [tasks.correct(questions.task, a, b) for a, b in zip(texts, questions.answers)]
+    p, n = sum(right) / len(right), len(right)
+    return {"samples": n, "accuracy": round(p, 4), "standard_error": round(math.sqrt(p * (1 - p) / n), 4)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measures the small model. See the top of this file.")
+    parser.add_argument("--model", type=pathlib.Path, default=pathlib.Path("internal/tinymodel"))
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--samples", type=int, default=500, help="questions for every task and length")
+    args = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+    torch.set_float32_matmul_precision("high")
+    model, tokenizer, defaults = load(args.model, device)
+    settings = defaults["gen_length"], defaults["block_length"], defaults["steps"]
+    pool = heldout.pool(tokenizer)
+
+    sets = [(task, None, heldout.Questions(pool, task, 2 * args.samples)) for task in ("lists", "arithmetic1", "arithmetic2")]
+    sets += [("retrieval", n, heldout.Questions(pool, "retrieval", args.samples, n)) for n in RETRIEVAL_LENGTHS]
+    sets += [(task, n, heldout.Questions(pool, task, args.samples, n)) for task in ("lists", "arithmetic") for n in FEW_SHOT_LENGTHS]
+    found, others = [], []
+
+    def record(into, task, length, **given):
+        into.append({"task": task, "prompt_tokens": length, **given})
+        print(json.dumps(into[-1]), f"{time.time() - begun:.0f} s", flush=True)
+
+    begun = time.time()
+    for task, length, questions in sets:
+        for sparsity in [None, *SPARSITIES]:
+            method = {"method": "full"} if sparsity is None else {"method": "pulsecol", "sparsity": sparsity}
+            record(found, task, length, **method, **accuracy(model, questions, tokenizer, settings, sparsity))
+    for other in OTHER_SETTINGS:
+        for task, length, questions in sets:
+            if length in (None, 512, 600):
+                named = dict(zip(("gen_length", "block_length", "steps"), other))
+                record(others, task, length, **named, **accuracy(model, questions, tokenizer, other))
+    results = json.loads(args.results.read_text()) if args.results.exists() else {}
+    results["evaluation"] = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()), "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
+        "pytorch": torch.__version__, "settings": dict(zip(("gen_length", "block_length", "steps"), settings)), "temperature": 0,
+        "pulsecol": {"group": 32, "eta": 0.3, "refreshes": 8}, "accuracy": found, "other_settings": others}
+    args.results.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

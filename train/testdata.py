@@ -1,0 +1,76 @@
+"""Writes what the Go package internal/tinymodel holds besides the model itself, from held-out questions.
+
+    python train/testdata.py --model internal/tinymodel
+
+- question.txt, answer.txt: the default question of `pulsecol generate`, the first retrieval
+  question of 768 tokens. Nothing is chosen by whether the model answers it.
+- testdata/eval.jsonl: about thirty prompts with answers for every task.
+- testdata/expected.json: what this model computes for three prompts, in float32 on the CPU.
+"""
+
+import argparse
+import json
+import pathlib
+
+import torch
+
+import data
+import heldout
+import sampler
+from evaluate import load
+
+QUESTION_TOKENS = 768
+EVAL = [  # task, prompt tokens (None: a single question of any length), prompts
+    ("retrieval", 256, 10), ("retrieval", 512, 10), ("retrieval", 1024, 10),
+    ("lists", None, 30), ("arithmetic1", None, 15), ("arithmetic2", None, 15),
+    ("lists", 300, 10), ("lists", 600, 10), ("lists", 1000, 10),
+    ("arithmetic", 300, 10), ("arithmetic", 600, 10), ("arithmetic", 1000, 10),
+]
+TOP = 5
+
+
+@torch.no_grad()
+def expected(model, tokenizer, task: str, prompt: list[int], settings: dict) -> dict:
+    """Ids, the best logits of the first forward pass at every masked position, and the answer."""
+    length = settings["gen_length"]
+    ids = torch.tensor([prompt])
+    masked = torch.cat([ids, ids.new_full((1, length), data.MASK)], 1)
+    best = model(masked, length)[0].topk(TOP)
+    output = sampler.generate(model, ids, length, settings["block_length"], settings["steps"])[0].tolist()
+    return {
+        "task": task, "prompt": tokenizer.decode(prompt), "prompt_ids": prompt,
+        "top_ids": best.indices.tolist(), "top_logits": [[round(x, 5) for x in row] for row in best.values.tolist()],
+        "output_ids": output, "text": tokenizer.decode([t for t in output if t != data.EOS]),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes the data of internal/tinymodel. See the top of this file.")
+    parser.add_argument("--model", type=pathlib.Path, default=pathlib.Path("internal/tinymodel"))
+    args = parser.parse_args()
+    model, tokenizer, settings = load(args.model, "cpu")
+    pool = heldout.pool(tokenizer)
+    folder = args.model / "testdata"
+    folder.mkdir(exist_ok=True)
+
+    question = heldout.Questions(pool, "retrieval", 1, QUESTION_TOKENS)
+    (args.model / "question.txt").write_text(tokenizer.decode(question.prompts[0]))
+    (args.model / "answer.txt").write_text(question.answers[0].strip())
+
+    with (folder / "eval.jsonl").open("w") as out:
+        for task, length, count in EVAL:
+            q = heldout.Questions(pool, task, count, length)
+            name = q.task + ("-few-shot" if length and task != "retrieval" else "")
+            for prompt, answer in zip(q.prompts, q.answers):
+                out.write(json.dumps({"task": name, "tokens": len(prompt), "prompt": tokenizer.decode(prompt), "answer": answer.strip()}) + "\n")
+
+    cases = []
+    for task, length in (("retrieval", 256), ("lists", None), ("arithmetic2", None)):
+        q = heldout.Questions(pool, task, 1, length)
+        cases.append(expected(model, tokenizer, q.task, q.prompts[0], settings))
+    chosen = {k: settings[k] for k in ("gen_length", "block_length", "steps")}
+    (folder / "expected.json").write_text(json.dumps({"settings": chosen, "mask_id": data.MASK, "cases": cases}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Trains the small LLaDA-type model that is embedded in pulsecol.
+
+    python train/train.py --minutes 9 --out internal/tinymodel
+    python train/evaluate.py --model internal/tinymodel
+
+Needs PyTorch, numpy, tokenizers and safetensors; runs on CUDA, MPS or CPU, on whichever of them
+there is. Writes model.safetensors (bfloat16), config.json, generation_config.json, tokenizer.json and
+tokenizer_config.json to --out, and what was run with its loss curve to train/results.json, where
+evaluate.py adds the accuracy.
+
+The objective is LLaDA's: a share t ~ U(0,1) of the response is masked, and the cross-entropy at the
+masked tokens is weighted by 1/t. In half of the rows everything left of a random cut stays clean,
+which is what the semi-autoregressive sampler shows the model.
+
+Every optimizer step sees a batch of short rows and a batch of long ones of the same number of
+tokens. Matrices of the blocks are trained with Muon, everything else with AdamW; the learning rate
+warms up and then falls to zero along a cosine over the given minutes. Arithmetic starts with mostly
+one-step problems.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+import data
+import heldout
+import tasks
+from model import Block, Config, Model, checkpoint
+
+TOKENS = 2112 * 32  # in a batch; a multiple of every row length below, so that rows fill it exactly
+SHORT = {96: 1.0, 128: 2.0}  # row length: how often it is drawn
+LONG = {192: 1.0, 256: 1.0, 384: 1.0, 512: 1.5, 768: 1.5, 1056: 2.0, 1408: 1.0, 2112: 2.0}
+# Share of each task in the rows of a batch.
+SHORT_MIX = {"arithmetic": 0.7, "lists": 0.3}
+LONG_MIX = {"arithmetic": 0.3, "lists": 0.2, "retrieval": 0.5}
+FEW_SHOT_UP_TO = 1056  # longer rows are retrieval only
+LONG_WEIGHT = 0.5  # long batches have few rows, so their gradient is noisier
+POOL = {"arithmetic1": 600_000, "arithmetic2": 1_500_000, "lists": 1_000_000, "filler": 200_000, "needles": 3000 * len(tasks.KEYS)}
+MUON_RATE, ADAM_RATE, WARMUP_STEPS, WEIGHT_DECAY = 0.02, 3e-3, 200, 0.01
+RESULTS = pathlib.Path(__file__).with_name("results.json")
+GENERATION = {"gen_length": 32, "block_length": 8, "steps": 32, "temperature": 0.0,
+              "bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.EOS}
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose update is orthogonalized (Jordan et al., 2024), for matrices.
+
+    Matrices of one shape are orthogonalized together, so that a model of many small ones is fast.
+    """
+
+    def __init__(self, parameters, lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            shapes = {}
+            for p in group["params"]:
+                shapes.setdefault(p.shape, []).append(p)
+            for (rows, columns), ps in shapes.items():
+                grads = torch.stack([p.grad for p in ps])
+                state = self.state[ps[0]]
+                average = state.setdefault("momentum", torch.zeros_like(grads))
+                average.lerp_(grads, 1 - group["momentum"])
+                update = orthogonalize(grads.lerp(average, group["momentum"]))  # Nesterov
+                update *= max(1, rows / columns) ** 0.5
+                torch._foreach_mul_(ps, 1 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(ps, list(update.unbind()), alpha=-group["lr"])
+
+
+def orthogonalize(g):
+    """The nearest (semi-)orthogonal matrices to g [B,m,n], by five Newton-Schulz iterations."""
+    x = g.bfloat16() if g.is_cuda else g
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    wide = x.shape[-2] <= x.shape[-1]
+    if not wide:
+        x = x.mT
+    for _ in range(5):
+        a = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return (x if wide else x.mT).to(g.dtype)
+
+
+def corrupt(batch: data.Batch, g: torch.Generator):
+    """Masks part of every response. Returns the ids with masks and the loss weight of every position."""
+    rows, length = batch.ids.shape
+    device = batch.ids.device
+
+    def uniform(*shape):
+        return torch.rand(shape, generator=g, device=device)
+    position = torch.arange(length, device=device)
+    window = length - batch.prompt[:, None]
+    cut = torch.where(uniform(rows, 1) < 0.5, uniform(rows, 1), 0.0)  # clean share of the window
+    response = position >= batch.prompt[:, None] + cut * window
+    t = 0.02 + 0.98 * uniform(rows, 1)
+    masked = response & (uniform(rows, length) < t)
+    weight = masked * batch.fits[:, None] / (t * data.LONGEST * rows)
+    return torch.where(masked, data.MASK, batch.ids), weight
+
+
+def pick(weights: dict, r: torch.Generator) -> int:
+    i = torch.multinomial(torch.tensor(list(weights.values())), 1, generator=r).item()
+    return list(weights)[i]
+
+
+def make_batch(pool: data.Pool, length: int, mix: dict, easy: float, g: torch.Generator) -> data.Batch:
+    rows = TOKENS // length
+    if length > FEW_SHOT_UP_TO:
+        return pool.retrieval(rows, length, g)
+    parts, left = [], rows
+    for i, (task, share) in enumerate(mix.items()):
+        n = left if i == len(mix) - 1 else round(rows * share)
+        left -= n
+        parts.append(pool.retrieval(n, length, g) if task == "retrieval" else pool.examples(task, n, length, g, easy=easy))
+    return data.Batch(*(torch.cat([getattr(p, f) for p in parts]) for f in ("ids", "prompt", "fits")))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Trains the small model. See the top of this file.")
+    parser.add_argument("--minutes", type=float, default=9, help="training time, not counting data and compilation")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("internal/tinymodel"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+    cuda = device.type == "cuda"
+
+    begun = time.time()
+    tokenizer = data.train_tokenizer(args.seed)
+    tokenizer.save(str(args.out / "tokenizer.json"))
+    pool = data.Pool(tokenizer, POOL, args.seed, device, exclude=heldout.texts())
+    print(f"{pool.flat.numel() / 1e6:.0f} million tokens of pieces in {time.time() - begun:.0f} s", flush=True)
+
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    g = torch.Generator(device).manual_seed(args.seed)
+    r = torch.Generator().manual_seed(args.seed)
+    config = Config()
+    model = Model(config).to(device)
+    if cuda:
+        Block.before = torch.compile(Block.before, dynamic=False)
+        Block.after = torch.compile(Block.after, dynamic=False)
+    matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "blocks" in n]
+    others = [p for n, p in model.named_parameters() if p.dim() != 2 or "blocks" not in n]
+    optimizers = [Muon(matrices, lr=MUON_RATE, weight_decay=WEIGHT_DECAY),
+                  torch.optim.AdamW(others, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0)]
+    rates = [MUON_RATE, ADAM_RATE]
+
+    def loss_of(batch):
+        ids, weight = corrupt(batch, g)
+        with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+            logits = model(ids, data.LONGEST)
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch.ids[:, -data.LONGEST:].flatten(), reduction="none")
+        return (loss * weight[:, -data.LONGEST:].flatten()).sum()
+
+    def train_step(progress):
+        easy = max(0.3, 0.9 - 2 * progress)
+        short = loss_of(make_batch(pool, pick(SHORT, r), SHORT_MIX, easy, g))
+        short.backward()
+        long = loss_of(make_batch(pool, pick(LONG, r), LONG_MIX, easy, g))
+        (LONG_WEIGHT * long).backward()
+        return torch.stack([short.detach(), long.detach()])
+
+    train_step(0.0)  # compiles
+    model.zero_grad()
+    begun, step, curve, recent = time.time(), 0, [], []
+    while (progress := (time.time() - begun) / (60 * args.minutes)) < 1:
+        scale = min(1, (step + 1) / WARMUP_STEPS) * 0.5 * (1 + math.cos(math.pi * progress))
+        for optimizer, rate in zip(optimizers, rates):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * scale
+        recent.append(train_step(progress))
+        for optimizer in optimizers:
+            optimizer.step()
+        model.zero_grad()
+        step += 1
+        if step % 100 == 0:
+            short, long = torch.stack(recent).mean(0).tolist()
+            recent = []
+            curve.append({"step": step, "seconds": round(time.time() - begun, 1), "short": round(short, 5), "long": round(long, 5)})
+            if step % 500 == 0:
+                print(json.dumps(curve[-1]), flush=True)
+    seconds = time.time() - begun
+
+    save_file(checkpoint(model), args.out / "model.safetensors", metadata={"format": "pt"})
+    for name, value in {
+        "config.json": config.to_json(),
+        "generation_config.json": GENERATION,
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": data.SPECIAL[data.BOS],
+            "eos_token": data.SPECIAL[data.EOS], "pad_token": data.SPECIAL[data.EOS], "mask_token": data.SPECIAL[data.MASK],
+            "clean_up_tokenization_spaces": False, "model_max_length": config.max_sequence_length},
+    }.items():
+        (args.out / name).write_text(json.dumps(value, indent=1) + "\n")
+    args.results.write_text(json.dumps({
+        "training": {
+            "command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "device": torch.cuda.get_device_name() if cuda else device.type, "pytorch": torch.__version__,
+            "seed": args.seed, "parameters": sum(p.numel() for p in model.parameters()), "steps": step,
+            "seconds": round(seconds, 1), "tokens": 2 * TOKENS * step, "loss": curve}}, indent=1) + "\n")
+    print(f"{step} steps in {seconds:.0f} s, {2 * TOKENS * step / seconds / 1e6:.1f} million tokens/s")
+
+
+if __name__ == "__main__":
+    main()
