@@ -11,9 +11,9 @@ import (
 
 // Logits is the language model head at chosen rows only:
 // x [B,N,D], rows [R] int32 -> [R,V]. Entry r of rows is b*N+i for token i of
-// batch row b, or negative for none; row r of the result is then left at zero
-// and costs nothing. A sampler reads few rows of a long sequence, so this is
-// exact and saves most of the head's time and memory.
+// batch row b, or negative for none; row r of the result is then not touched,
+// holds anything, and costs nothing. A sampler reads few rows of a long sequence,
+// so this is exact and saves most of the head's time and memory.
 type Logits struct {
 	base
 	weight Weight // [V, D]
@@ -53,7 +53,6 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	gathered := make([]float32, 0, len(rows)*d)
 	for r := 0; r < len(rows); {
 		if rows[r] < 0 {
-			clear(y[r*vocab : (r+1)*vocab])
 			r++
 			continue
 		}

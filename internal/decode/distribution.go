@@ -41,36 +41,36 @@ func argmax(logits []float32, skip int32) int {
 // the logarithm of the references' exp(logits)/(-ln u)^t, taken in float64 because
 // lower precision changes the distribution (arXiv 2409.02908).
 func gumbelArgmax(w *worker, logits []float32, t float64, skip int32) int {
+	for v := range logits {
+		w.p[v] = w.uniform()
+	}
 	best, top := none, math.Inf(-1)
 	for v, l := range logits {
-		noise := gumbel(w.uniform())
-		if z := float64(l) + float64(t*noise); z > top && v != int(skip) {
+		if z := float64(l) + float64(t*gumbel(w.p[v])); z > top && v != int(skip) {
 			best, top = v, z
 		}
 	}
 	return best
 }
 
-// probability returns softmax(logits)[token], or 0 where every logit is -Inf.
-func probability(logits []float32, token int) float64 {
+// softmax returns softmax(logits/t), truncated to the nucleus topP (1 = all) and
+// then to the topK largest (0 = all). It is all zeros where every logit is -Inf.
+// The result is valid until w computes the next one.
+func (w *worker) softmax(logits []float32, t, topP float64, topK int) []float64 {
+	p := w.p
 	top := float64(slices.Max(logits))
 	if math.IsInf(top, -1) {
-		return 0
+		clear(p)
+		return p
 	}
-	sum := 0.0
-	for _, l := range logits {
-		sum += exp(float64(l) - top)
-	}
-	return exp(float64(logits[token])-top) / sum
-}
-
-// softmax sets p to softmax(logits/t), truncated to the nucleus topP (1 = all) and
-// then to the topK largest (0 = all).
-func (w *worker) softmax(p []float64, logits []float32, t, topP float64, topK int) {
-	top := float64(slices.Max(logits))
+	// The difference first: l/t alone may overflow. Two loops, because the conversion
+	// from float32 would make each exp wait for the one before (on x86 it depends on
+	// the old content of its target register).
 	for v, l := range logits {
-		// The difference first: l/t alone may overflow.
-		p[v] = exp((float64(l) - top) / t)
+		p[v] = (float64(l) - top) / t
+	}
+	for v, x := range p {
+		p[v] = exp(x)
 	}
 	if topP < 1 {
 		w.keepNucleus(p, topP)
@@ -82,6 +82,7 @@ func (w *worker) softmax(p []float64, logits []float32, t, topP float64, topK in
 	for v := range p {
 		p[v] /= total
 	}
+	return p
 }
 
 // weighted is a token with its unnormalised probability.

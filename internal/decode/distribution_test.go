@@ -37,9 +37,7 @@ func chiSquare(counts []int, p []float64) float64 {
 
 // softmaxOf returns the distribution of Dream's sampler.
 func softmaxOf(logits []float32, t, topP float64, topK int) []float64 {
-	p := make([]float64, len(logits))
-	newWorker(len(logits)).softmax(p, logits, t, topP, topK)
-	return p
+	return newWorker(len(logits)).softmax(logits, t, topP, topK)
 }
 
 func TestSoftmaxAndConfidences(t *testing.T) {
@@ -52,8 +50,8 @@ func TestSoftmaxAndConfidences(t *testing.T) {
 		{[]float32{3, 0, 0}, 0.909443, 0.864164, -0.366594},
 	} {
 		p := softmaxOf(c.logits, 1, 1, 0)
-		got := []float64{p[0], probability(c.logits, 0), Float64.margin(p, 0), Float64.negativeEntropy(p)}
-		want := []float64{c.probability, c.probability, c.margin, c.negEntropy}
+		got := []float64{p[0], Float64.margin(p, 0), Float64.negativeEntropy(p)}
+		want := []float64{c.probability, c.margin, c.negEntropy}
 		if diff := cmp.Diff(want, got, near); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", c.logits, diff)
 		}
@@ -141,6 +139,13 @@ func TestSoftmaxOfExtremes(t *testing.T) {
 		if s := sum(p); !(math.Abs(s-1) < 1e-12) || p[0] != p[2] {
 			t.Errorf("temperature %v: %v", temperature, p)
 		}
+	}
+}
+
+func TestSoftmaxOfNothing(t *testing.T) {
+	inf := float32(math.Inf(-1))
+	if p := softmaxOf([]float32{inf, inf}, 1, 0.5, 1); p[0] != 0 || p[1] != 0 {
+		t.Errorf("softmax of -Inf: %v, want zeros", p)
 	}
 }
 

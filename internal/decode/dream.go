@@ -318,22 +318,22 @@ func (o *Dream) sample(w *worker, logits []float32, p *proposal) error {
 	if t == 0 {
 		t = 1
 	}
-	w.softmax(w.p, logits, t, o.TopP, o.TopK)
+	dist := w.softmax(logits, t, o.TopP, o.TopK)
 
 	token := best
 	if o.Temperature > 0 {
-		if drawn := pick(w.p, w.uniform(), o.MaskID); drawn != none {
+		if drawn := pick(dist, w.uniform(), o.MaskID); drawn != none {
 			token = drawn
 		}
 	}
 	p.token = int32(token)
 	switch o.Alg {
 	case TopkMargin:
-		p.confidence = o.ConfidenceDType.margin(w.p, best)
+		p.confidence = o.ConfidenceDType.margin(dist, best)
 	case Entropy:
-		p.confidence = o.ConfidenceDType.negativeEntropy(w.p)
+		p.confidence = o.ConfidenceDType.negativeEntropy(dist)
 	default:
-		p.confidence = o.ConfidenceDType.round(w.p[token])
+		p.confidence = o.ConfidenceDType.round(dist[token])
 	}
 	return nil
 }

@@ -339,6 +339,6 @@ func (o *LLaDA) propose(w *worker, p *proposal) error {
 		w.logits[o.EOSID] = never
 		w.logits[o.EoTID] = never
 	}
-	p.confidence = o.ConfidenceDType.round(probability(w.logits, token))
+	p.confidence = o.ConfidenceDType.round(w.softmax(w.logits, 1, 1, 0)[token])
 	return nil
 }

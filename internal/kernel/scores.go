@@ -106,10 +106,11 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 			continue
 		}
 		dot := active.dotRows
-		for _, sum := range panel.sum()[:count] {
+		for _, sum := range panel.sum() {
 			if sum != sum {
-				// This query has NaN for probabilities. They belong to its own
-				// group, which a weight of 0 elsewhere must ensure.
+				// This lane has NaN for probabilities. A weight of 0 must keep
+				// them from groups that it does not belong to, which a
+				// multiplication does not.
 				dot = dotRowsPortable
 			}
 		}

@@ -82,7 +82,7 @@ const noRank = math.MaxInt32
 type candidate uint64
 
 func (m *merger) run(ids []int32, word string) []int32 {
-	m.symbols, m.heap = m.symbols[:0], m.heap[:0]
+	m.symbols, m.heap = slices.Grow(m.symbols[:0], len(word)), slices.Grow(m.heap[:0], len(word))
 	for i := range len(word) {
 		m.symbols = append(m.symbols, symbol{id: m.bpe.bytes[word[i]], prev: int32(i - 1), next: int32(i + 1)})
 	}

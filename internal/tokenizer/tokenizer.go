@@ -7,6 +7,10 @@
 // refused with an error that names it: a tokenizer that is almost right makes
 // a model quietly worse.
 //
+// What characters are letters, numbers and marks is as in Go's unicode package
+// and x/text: those that Unicode has got since version 15 (new scripts, for
+// the most part) count as none of them.
+//
 // The steps of encoding are: cut out the added tokens (added.go), normalise
 // the rest to NFC if the file says so (nfc.go), split it into words
 // (pretokenize.go), and merge the bytes of each word (bpe.go).
@@ -62,7 +66,7 @@ func (t *Tokenizer) encode(text string, special bool) ([]int32, error) {
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, fmt.Errorf("tokenizer: text is not valid UTF-8: byte %#02x at offset %d", text[i], i)
 	}
-	var ids []int32
+	ids := make([]int32, 0, len(text)/4) // English has some four bytes a token
 	for piece, id := range t.verbatim.split(text, special) {
 		if id != noToken {
 			ids = append(ids, id)

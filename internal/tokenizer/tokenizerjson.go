@@ -199,6 +199,9 @@ func parseNormalizer(c *component) (nfc bool, err error) {
 	return false, fmt.Errorf("normalizer %s is not supported: want null or NFC", c)
 }
 
+// maxPreTokenizers is several times what published tokenizers have.
+const maxPreTokenizers = 16
+
 // parsePreTokenizer accepts a ByteLevel, alone or at the end of a Sequence.
 func parsePreTokenizer(c *component) (pretokenizer, error) {
 	var parts []component
@@ -208,6 +211,12 @@ func parsePreTokenizer(c *component) (pretokenizer, error) {
 		parts = c.PreTokenizers
 	default:
 		parts = []component{*c}
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("pre_tokenizer %s: want ByteLevel, or a Sequence that ends with it", c)
+	}
+	if len(parts) > maxPreTokenizers {
+		return nil, fmt.Errorf("pre_tokenizer Sequence has %d parts, the limit is %d", len(parts), maxPreTokenizers)
 	}
 	var words pretokenizer
 	for i, part := range parts {
@@ -222,9 +231,6 @@ func parsePreTokenizer(c *component) (pretokenizer, error) {
 		if scan != nil {
 			words = append(words, scan)
 		}
-	}
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("pre_tokenizer %s: want ByteLevel, or a Sequence that ends with it", c)
 	}
 	return words, nil
 }

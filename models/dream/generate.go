@@ -136,7 +136,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 	results, err := diffusion.Generate(ctx, diffusion.Request{
 		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
-		New:     o.MaxNewTokens, Block: o.MaxNewTokens, Restart: true,
+		New:     o.MaxNewTokens, Restart: true,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
 	})
 	if err != nil {

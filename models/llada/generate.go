@@ -113,7 +113,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 	results, err := diffusion.Generate(ctx, diffusion.Request{
 		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
-		New:     o.GenLength, Block: o.BlockLength, Guided: o.CFGScale > 0,
+		New:     o.GenLength, Guided: o.CFGScale > 0,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
 	})
 	if err != nil {

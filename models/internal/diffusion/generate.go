@@ -24,7 +24,6 @@ type Request struct {
 	OnStep  func(Progress) // may be nil
 
 	New     int // tokens generated after each prompt
-	Block   int // of them, read at once
 	Guided  bool
 	Context int // most tokens of a sequence
 	Vocab   int
@@ -73,7 +72,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 			}
 		}
 	}
-	shape := Shape{Batch: len(prompts), Len: length, Rows: len(prompts)*req.Block + masks, Padded: anyPositive(padding)}
+	shape := Shape{Batch: len(prompts), Len: length, Rows: len(prompts)*req.New + masks, Padded: anyPositive(padding)}
 	if req.Guided {
 		shape.Batch *= 2
 		shape.Rows *= 2

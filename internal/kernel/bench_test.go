@@ -1,0 +1,190 @@
+package kernel_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+)
+
+// peak measures what the processors reach on registers alone, in GFLOP/s: the
+// speed of the level in use that no routine can exceed. The clock of many
+// machines changes within seconds, so it is measured beside every benchmark.
+func peak() float64 {
+	const rounds = 1 << 16
+	best := 0.0
+	for range 10 {
+		start := time.Now()
+		flops := make(chan int)
+		workers := runtime.GOMAXPROCS(0)
+		for range workers {
+			go func() {
+				total := 0
+				for range 16 {
+					total += kernel.Spin(rounds) * rounds
+				}
+				flops <- total
+			}()
+		}
+		total := 0
+		for range workers {
+			total += <-flops
+		}
+		best = max(best, float64(total)/float64(time.Since(start).Nanoseconds()))
+	}
+	return best
+}
+
+// measure runs f and reports its speed, given its number of floating-point
+// operations, and the peak measured just before and after.
+func measure(b *testing.B, flops float64, f func()) {
+	f() // grow scratch memory
+	before := peak()
+	b.ResetTimer()
+	for b.Loop() {
+		f()
+	}
+	speed := flops * float64(b.N) / float64(b.Elapsed().Nanoseconds())
+	best := max(before, peak())
+	b.ReportMetric(speed, "GFLOP/s")
+	b.ReportMetric(best, "peak-GFLOP/s")
+	b.ReportMetric(100*speed/best, "%peak")
+}
+
+// eachSize runs a benchmark over levels and shapes of attention.
+func eachSize(b *testing.B, f func(b *testing.B, a *kernel.Operands)) {
+	kernel.EachLevelBench(b, func(b *testing.B) {
+		for _, s := range []kernel.Shape{
+			{Batch: 1, Heads: 8, KVHeads: 8, Len: 1024, HeadDim: 64},
+			{Batch: 1, Heads: 8, KVHeads: 8, Len: 1024, HeadDim: 128},
+			{Batch: 1, Heads: 8, KVHeads: 8, Len: 4096, HeadDim: 64},
+			{Batch: 1, Heads: 8, KVHeads: 8, Len: 4096, HeadDim: 128},
+		} {
+			if kernel.Features() == "portable" && s.Len > 1024 {
+				continue
+			}
+			b.Run(fmt.Sprintf("n=%d/d=%d", s.Len, s.HeadDim), func(b *testing.B) {
+				f(b, operands(newRand(1), s))
+			})
+		}
+	})
+}
+
+func attentionFlops(a *kernel.Operands) float64 {
+	return 4 * float64(a.Batch*a.Heads) * float64(a.Len) * float64(a.Len) * float64(a.HeadDim)
+}
+
+func BenchmarkDense(b *testing.B) {
+	eachSize(b, func(b *testing.B, a *kernel.Operands) {
+		out := make([]float32, len(a.Q))
+		measure(b, attentionFlops(a), func() { kernel.Dense(out, nil, a) })
+	})
+}
+
+func BenchmarkDenseScores(b *testing.B) {
+	eachSize(b, func(b *testing.B, a *kernel.Operands) {
+		out := make([]float32, len(a.Q))
+		scores := make([]float32, a.Heads*kernel.Groups(a.Len, 32)*a.Len)
+		measure(b, attentionFlops(a), func() { kernel.DenseScores(out, scores, a, 32) })
+	})
+}
+
+func BenchmarkColumnSparse(b *testing.B) {
+	for _, sparsity := range []int{80, 90} {
+		for _, group := range []int{32, 128} {
+			b.Run(fmt.Sprintf("sparsity=%d/group=%d", sparsity, group), func(b *testing.B) {
+				eachSize(b, func(b *testing.B, a *kernel.Operands) {
+					groups, words := kernel.Groups(a.Len, group), kernel.Words(a.Len)
+					keep := a.Len * (100 - sparsity) / 100
+					table := &kernel.Table{Bits: make([]uint32, a.Heads*groups*words), Group: group, Reach: -1}
+					random := normal(newRand(2), a.Heads*groups*a.Len, 1)
+					kernel.TopKRows(table.Bits, random, a.Heads*groups, a.Len, func(int) int { return keep }, nil)
+					out := make([]float32, len(a.Q))
+					measure(b, attentionFlops(a)*float64(keep)/float64(a.Len), func() { kernel.ColumnSparse(out, nil, a, table) })
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkLinear(b *testing.B) {
+	kernel.EachLevelBench(b, func(b *testing.B) {
+		for _, s := range []struct{ rows, in, out int }{
+			{2048, 256, 1024}, {1024, 1024, 1024}, {128, 4096, 4096}, {32, 4096, 4096},
+		} {
+			for _, t := range []kernel.DType{kernel.F32, kernel.BF16} {
+				b.Run(fmt.Sprintf("%dx%dx%d/%v", s.rows, s.in, s.out, t), func(b *testing.B) {
+					r := newRand(1)
+					w := newMatrix(b, s.out, s.in, t, normal(r, s.out*s.in, 1))
+					x, y := normal(r, s.rows*s.in, 1), make([]float32, s.rows*s.out)
+					measure(b, 2*float64(s.rows)*float64(s.in)*float64(s.out), func() { kernel.Linear(y, x, s.rows, &w, nil) })
+				})
+			}
+		}
+	})
+}
+
+func BenchmarkTopKRows(b *testing.B) {
+	const rows, n = 256, 4096
+	scores := normal(newRand(1), rows*n, 1)
+	bits := make([]uint32, rows*kernel.Words(n))
+	for b.Loop() {
+		kernel.TopKRows(bits, scores, rows, n, func(int) int { return n / 5 }, nil)
+	}
+	b.ReportMetric(float64(rows*n*b.N)/float64(b.Elapsed().Nanoseconds()), "Gscores/s")
+}
+
+// BenchmarkLayers measures what surrounds the products, at the size of one
+// position block of an 8B model.
+func BenchmarkLayers(b *testing.B) {
+	const n, heads, dim, hidden = 512, 32, 128, 12288
+	x := normal(newRand(1), n*heads*dim, 1)
+	y := make([]float32, len(x))
+	gate, up := normal(newRand(2), n*hidden, 1), normal(newRand(3), n*hidden, 1)
+	weight := normal(newRand(4), heads*dim, 1)
+	pos := make([]int32, n)
+	for _, c := range []struct {
+		name string
+		size int
+		call func()
+	}{
+		{"RMSNorm", len(x), func() { kernel.RMSNorm(y, x, weight, 1e-5) }},
+		{"RoPE", len(x), func() { kernel.RoPE(y, x, pos, 1, n, heads, dim, 5e5) }},
+		{"MergeHeads", len(x), func() { kernel.MergeHeads(y, x, 1, n, heads, dim) }},
+		{"SwiGLU", len(gate), func() { kernel.SwiGLU(gate, gate, up) }},
+		{"Add", len(x), func() { kernel.Add(y, y, x) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				c.call()
+			}
+			b.ReportMetric(float64(c.size*b.N)/float64(b.Elapsed().Nanoseconds()), "Gelements/s")
+		})
+	}
+}
+
+// newMatrix encodes values as a weight matrix.
+func newMatrix(t testing.TB, rows, cols int, d kernel.DType, values []float32) kernel.Matrix {
+	var data []byte
+	switch d {
+	case kernel.F32:
+		data = make([]byte, 4*len(values))
+		for i, f := range values {
+			putFloat32(data[4*i:], f)
+		}
+	case kernel.BF16:
+		data = make([]byte, 2*len(values))
+		bf16.Encode(data, values)
+	case kernel.F16:
+		data = make([]byte, 2*len(values))
+		bf16.EncodeHalf(data, values)
+	}
+	m, err := kernel.NewMatrix(rows, cols, d, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
