@@ -11,7 +11,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 )
 
 // ToFloat32 widens a bfloat16.
@@ -59,29 +58,6 @@ func Encode(dst []byte, src []float32) {
 		binary.LittleEndian.PutUint16(dst[2*i:], FromFloat32(f))
 	}
 }
-
-// View returns little-endian 16-bit values as a slice. It shares b's memory where
-// the machine is little-endian and b is 2-byte aligned, as tensors of mapped
-// checkpoints are; otherwise it copies. So b must not change while the result
-// is in use, and the result must not be written to. An odd last byte is left
-// out.
-func View(b []byte) []uint16 {
-	n := len(b) / 2
-	if n == 0 {
-		return nil
-	}
-	first := unsafe.Pointer(unsafe.SliceData(b))
-	if littleEndian && uintptr(first)%2 == 0 {
-		return unsafe.Slice((*uint16)(first), n)
-	}
-	v := make([]uint16, n)
-	for i := range v {
-		v[i] = binary.LittleEndian.Uint16(b[2*i:])
-	}
-	return v
-}
-
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 func checkLen(values, bytes int) {
 	if bytes != 2*values {

@@ -2,7 +2,6 @@ package bf16
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -210,39 +209,6 @@ func TestLengthMismatchPanics(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestView(t *testing.T) {
-	buf := make([]byte, 12)
-	for i := range buf {
-		buf[i] = byte(i + 1)
-	}
-	for offset := range 2 { // one of the two is not aligned
-		for n := range 10 {
-			b := buf[offset : offset+n]
-			var want []uint16
-			for i := 0; i+1 < n; i += 2 {
-				want = append(want, binary.LittleEndian.Uint16(b[i:]))
-			}
-			if got := View(b); !slices.Equal(got, want) {
-				t.Errorf("offset %d, %d bytes: got %x, want %x", offset, n, got, want)
-			}
-		}
-	}
-	if View(nil) != nil {
-		t.Error("view of nothing is not nil")
-	}
-}
-
-// One checkpoint tensor must not be copied just to be looked at.
-func TestViewShares(t *testing.T) {
-	if !littleEndian {
-		t.Skip("views are copies on a big-endian machine")
-	}
-	buf := make([]byte, 1<<16) // the allocator aligns it
-	if n := testing.AllocsPerRun(10, func() { View(buf) }); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
-	}
 }
 
 func BenchmarkDecode(b *testing.B) {

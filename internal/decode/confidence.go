@@ -2,7 +2,6 @@ package decode
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
 )
@@ -61,9 +60,4 @@ func (d DType) negativeEntropy(p []float64) float64 {
 		}
 	}
 	return d.round(s)
-}
-
-// finite reports whether x is neither NaN nor infinite.
-func finite(x float64) bool {
-	return math.Abs(x) <= math.MaxFloat64
 }

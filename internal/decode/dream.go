@@ -97,10 +97,10 @@ func (o Dream) Validate() error {
 	default:
 		bad("alg %q: want %q, %q, %q, %q or %q", o.Alg, Origin, MaskgitPlus, TopkMargin, Entropy, ConfidenceThreshold)
 	}
-	if !(o.AlgTemp >= 0) || !finite(o.AlgTemp) {
+	if !nonNegative(o.AlgTemp) {
 		bad("alg_temp %v: want a finite number, at least 0", o.AlgTemp)
 	}
-	if !(o.Temperature >= 0) || !finite(o.Temperature) {
+	if !nonNegative(o.Temperature) {
 		bad("temperature %v: want a finite number, at least 0", o.Temperature)
 	}
 	if !(o.TopP > 0 && o.TopP <= 1) {

@@ -118,6 +118,9 @@ func checkPrompts(prompts [][]int32, grow int) error {
 	return nil
 }
 
+// nonNegative reports whether x is at least 0 and neither infinite nor NaN.
+func nonNegative(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }
+
 // extend returns copies of the prompts followed by grow masks.
 func extend(prompts [][]int32, grow int, mask int32) [][]int32 {
 	ids := make([][]int32, len(prompts))

@@ -97,10 +97,10 @@ func (o LLaDA) Validate() error {
 			bad("steps %d: want a multiple of the number of blocks, %d (gen_length %d / block_length %d)", o.Steps, o.blocks(), o.GenLength, o.BlockLength)
 		}
 	}
-	if !(o.Temperature >= 0) || !finite(o.Temperature) {
+	if !nonNegative(o.Temperature) {
 		bad("temperature %v: want a finite number, at least 0", o.Temperature)
 	}
-	if !(o.CFGScale >= 0) || !finite(o.CFGScale) {
+	if !nonNegative(o.CFGScale) {
 		bad("cfg_scale %v: want a finite number, at least 0", o.CFGScale)
 	}
 	switch o.Remasking {
@@ -114,7 +114,7 @@ func (o LLaDA) Validate() error {
 	if !(o.Threshold >= 0 && o.Threshold <= 1) {
 		bad("threshold %v: want 0 (off) or a probability above 0, at most 1", o.Threshold)
 	}
-	if !(o.Factor >= 0) || !finite(o.Factor) {
+	if !nonNegative(o.Factor) {
 		bad("factor %v: want 0 (off) or a finite number above 0", o.Factor)
 	}
 	if o.Threshold > 0 && o.Factor > 0 {

@@ -7,7 +7,7 @@ import "math"
 // processor for every operation and adds nothing to a sum with a term of 1.
 // expMax is the largest with a finite one.
 const (
-	expMin = -87.33
+	expMin = -87.68 // -126.5 ln2: 2^n is subnormal for n = -127
 	expMax = 88
 
 	// ln2High has few enough bits that its product with an exponent is exact.

@@ -35,7 +35,8 @@ type level struct {
 	//		state[2*lanes+i] = shrink
 	//	}
 	//
-	// exp is within 2e-7 of the true value, relative, and 0 below expMin.
+	// exp is within 4e-7 of the true value of its argument, a float32
+	// difference, relative, and 0 below expMin.
 	softmax func(s []float32, rows int, state []float32)
 
 	// scaleRows multiplies each of the rows of c [rows, lanes] by w [lanes].

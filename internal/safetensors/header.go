@@ -103,7 +103,7 @@ func (h header) checkLayout(size int) error {
 			return err
 		}
 		switch {
-		case e.end < e.begin || e.end-e.begin != need:
+		case e.end-e.begin != need:
 			return fmt.Errorf("tensor %q: shape %v of %s needs %d bytes, offsets [%d %d] give %d",
 				e.Name, e.Shape, e.DType, need, e.begin, e.end, e.end-e.begin)
 		case e.begin > at:

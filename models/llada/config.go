@@ -23,6 +23,17 @@ type Config struct {
 	EOSID, PadID   int32
 }
 
+// Parameters is the number of weights of the model.
+func (c Config) Parameters() int64 {
+	d, f := int64(c.Hidden), int64(c.FeedForward)
+	q, kv := int64(c.Heads*c.HeadDim), int64(c.KVHeads*c.HeadDim)
+	n := int64(c.Layers)*(2*d*q+2*d*kv+3*d*f+2*d) + d + int64(c.Vocab)*d
+	if !c.TiedHead {
+		n += int64(c.Vocab) * d
+	}
+	return n
+}
+
 // configJSON has the fields of LLaDA's configuration class, which supplies a
 // default for every field a file leaves out.
 type configJSON struct {

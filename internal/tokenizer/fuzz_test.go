@@ -1,0 +1,71 @@
+package tokenizer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func FuzzParseJSON(f *testing.F) {
+	for _, name := range []string{"gpt2.tokenizer.json", "added.tokenizer.json", "ignore-merges.tokenizer.json"} {
+		data, err := os.ReadFile(filepath.Join(testdata, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`{"model": {"type": "BPE", "vocab": {"a": 2147483647}, "merges": [["a"]]}}`))
+	f.Add([]byte(`{"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{}]}, "decoder": {"type": "ByteLevel"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tok, err := ParseJSON(data)
+		if err != nil {
+			if tok != nil || !strings.HasPrefix(err.Error(), "tokenizer: ") {
+				t.Fatalf("%v, error %v", tok, err)
+			}
+			return
+		}
+		if tok.Size() > maxTokens {
+			t.Fatalf("size %d", tok.Size())
+		}
+		const text = "I'm  naïve: 12345 <|endoftext|><l> <r> \r\n e\u0301!"
+		for _, encode := range []func(string) ([]int32, error){tok.Encode, tok.EncodeOrdinary} {
+			ids, err := encode(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tok.Decode(ids, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzEncodeDecode(f *testing.F) {
+	var tokenizers []*Tokenizer
+	for _, name := range []string{"llada.json", "gpt2.tokenizer.json", "gpt2-digits.tokenizer.json", "cl100k.tokenizer.json", "ignore-merges.tokenizer.json"} {
+		tokenizers = append(tokenizers, openTestdata(f, name))
+	}
+	for _, c := range readTestdata[golden](f, "llada.oracle.json") {
+		f.Add(c.Text)
+	}
+	f.Add("\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, tok := range tokenizers {
+			ids, err := tok.Encode(text)
+			if !utf8.ValidString(text) {
+				if err == nil {
+					t.Fatalf("%q: no error", text)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := tok.Decode(ids, false); got != text || err != nil {
+				t.Fatalf("%q became %v and then %q, %v", text, ids, got, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package dream
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// published is the config.json of Dream-v0-Instruct-7B.
+const published = `{
+  "architectures": ["DreamModel"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
+  "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
+  "mask_token_id": 151666, "max_position_embeddings": 131072, "max_window_layers": 28, "model_type": "Dream",
+  "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "pad_token_id": 151643,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "use_mrope": false,
+  "use_sliding_window": false, "vocab_size": 152064
+}`
+
+func TestPublishedConfig(t *testing.T) {
+	c, err := parseConfig([]byte(published))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Layers: 28, Hidden: 3584, Heads: 28, KVHeads: 4, HeadDim: 128, FeedForward: 18944, Vocab: 152064,
+		Context: 131072, RopeTheta: 1e6, Eps: 1e-6, MaskID: 151666, EOSID: 151643, PadID: 151643,
+	}
+	if c != want {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if got := c.Parameters(); got != 7_615_616_512 {
+		t.Errorf("%d parameters, want 7615616512", got)
+	}
+}
+
+// with returns the published config with fields replaced; a nil value removes one.
+func with(t testing.TB, changes map[string]any) []byte {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(published), &fields); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(fields, changes)
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+	data, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestConfigVariants(t *testing.T) {
+	c, err := parseConfig(with(t, map[string]any{"head_dim": 64, "tie_word_embeddings": true}))
+	if err != nil || c.HeadDim != 64 || !c.TiedHead {
+		t.Errorf("head_dim and tied head: %+v, %v", c, err)
+	}
+	c, err = parseConfig(with(t, map[string]any{"num_key_value_heads": nil}))
+	if err != nil || c.KVHeads != 28 {
+		t.Errorf("without num_key_value_heads: %+v, %v", c, err)
+	}
+}
+
+// Every field that asks for something else than is done is an error naming it.
+func TestConfigErrorsNameTheField(t *testing.T) {
+	for field, value := range map[string]any{
+		"model_type": "qwen2", "hidden_act": "gelu", "rope_scaling": map[string]any{"type": "yarn"}, "use_mrope": true,
+		"use_sliding_window": true, "quantization_config": map[string]any{"bits": 4}, "num_hidden_layers": 0,
+		"hidden_size": 0, "num_attention_heads": 5, "num_key_value_heads": 3, "head_dim": 7, "intermediate_size": -1,
+		"vocab_size": 1 << 30, "max_position_embeddings": 0, "rope_theta": -1, "rms_norm_eps": 0,
+		"mask_token_id": 152064, "eos_token_id": -1, "pad_token_id": 1 << 20,
+	} {
+		_, err := parseConfig(with(t, map[string]any{field: value}))
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
+		}
+	}
+	for _, field := range []string{"mask_token_id", "eos_token_id", "pad_token_id", "model_type"} {
+		_, err := parseConfig(with(t, map[string]any{field: nil}))
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("without %s: error %v", field, err)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(published))
+	f.Add([]byte(`{"num_hidden_layers": 1e9, "hidden_size": -3}`))
+	f.Add([]byte(`{"head_dim": "many"}`))
+	f.Add([]byte(`[`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig(data)
+		if err != nil {
+			return
+		}
+		if c.Layers < 1 || c.HeadDim < 2 || c.Heads%c.KVHeads != 0 || int(c.MaskID) >= c.Vocab || c.FeedForward < 1 || c.Context < 1 {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package llada
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// published is the config.json of LLaDA-8B-Base, -Instruct and LLaDA-1.5.
+const published = `{
+  "activation_type": "silu", "alibi": false, "alibi_bias_max": 8.0, "architectures": ["LLaDAModelLM"],
+  "attention_dropout": 0.0, "attention_layer_norm": false, "attention_layer_norm_with_affine": true,
+  "bias_for_layer_norm": false, "block_group_size": 1, "block_type": "llama", "d_model": 4096,
+  "embedding_dropout": 0.0, "embedding_size": 126464, "eos_token_id": 126081, "flash_attention": false,
+  "include_bias": false, "include_qkv_bias": false, "init_cutoff_factor": null, "init_device": "meta",
+  "init_fn": "mitchell", "init_std": 0.02, "input_emb_norm": false, "layer_norm_type": "rms",
+  "layer_norm_with_affine": true, "mask_token_id": 126336, "max_sequence_length": 4096, "mlp_hidden_size": 12288,
+  "mlp_ratio": 4, "model_type": "llada", "multi_query_attention": null, "n_heads": 32, "n_kv_heads": 32,
+  "n_layers": 32, "pad_token_id": 126081, "precision": "amp_bf16", "residual_dropout": 0.0,
+  "rms_norm_eps": 1e-05, "rope": true, "rope_full_precision": true, "rope_theta": 500000.0,
+  "scale_logits": false, "transformers_version": "4.46.3", "use_cache": false, "vocab_size": 126464,
+  "weight_tying": false
+}`
+
+func TestPublishedConfig(t *testing.T) {
+	c, err := parseConfig([]byte(published))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, HeadDim: 128, FeedForward: 12288, Vocab: 126464,
+		Context: 4096, RopeTheta: 500000, Eps: 1e-5, MaskID: 126336, EOSID: 126081, PadID: 126081,
+	}
+	if c != want {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if got := c.Parameters(); got != 8_015_581_184 {
+		t.Errorf("%d parameters, want 8015581184", got)
+	}
+}
+
+// with returns the published config with fields replaced; a nil value removes one.
+func with(t testing.TB, changes map[string]any) []byte {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(published), &fields); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(fields, changes)
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+	data, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestConfigVariants(t *testing.T) {
+	grouped, err := parseConfig(with(t, map[string]any{"n_kv_heads": 8, "weight_tying": true}))
+	if err != nil || grouped.KVHeads != 8 || !grouped.TiedHead {
+		t.Errorf("grouped queries and tied head: %+v, %v", grouped, err)
+	}
+	single, err := parseConfig(with(t, map[string]any{"n_kv_heads": nil, "multi_query_attention": true}))
+	if err != nil || single.KVHeads != 1 {
+		t.Errorf("multi-query attention: %+v, %v", single, err)
+	}
+	ratio, err := parseConfig(with(t, map[string]any{"mlp_hidden_size": nil}))
+	if err != nil || ratio.FeedForward != 4*4096 {
+		t.Errorf("mlp_ratio: %+v, %v", ratio, err)
+	}
+}
+
+// Every field that asks for something else than is done is an error naming it.
+func TestConfigErrorsNameTheField(t *testing.T) {
+	for field, value := range map[string]any{
+		"model_type": "llama", "block_type": "sequential", "block_group_size": 2, "layer_norm_type": "default",
+		"layer_norm_with_affine": false, "attention_layer_norm": true, "bias_for_layer_norm": true,
+		"activation_type": "swiglu", "include_bias": true, "include_qkv_bias": true, "rope": false,
+		"rope_scaling": map[string]any{"type": "linear"}, "alibi": true, "input_emb_norm": true, "scale_logits": true,
+		"quantization_config": map[string]any{"bits": 4}, "n_layers": 0, "d_model": -1, "n_heads": 3, "n_kv_heads": 5,
+		"mlp_hidden_size": 1 << 30, "embedding_size": 0, "max_sequence_length": 0, "rope_theta": 0, "rms_norm_eps": -1e-5,
+		"mask_token_id": 126464, "eos_token_id": -1, "pad_token_id": 1 << 20,
+	} {
+		_, err := parseConfig(with(t, map[string]any{field: value}))
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
+		}
+	}
+	for _, field := range []string{"mask_token_id", "block_type", "activation_type", "layer_norm_type", "rope", "include_bias"} {
+		_, err := parseConfig(with(t, map[string]any{field: nil}))
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("without %s, whose default is not supported: error %v", field, err)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(published))
+	f.Add([]byte(`{"n_layers": 1e9, "d_model": -3}`))
+	f.Add([]byte(`{"n_layers": "many"}`))
+	f.Add([]byte(`[`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig(data)
+		if err != nil {
+			return
+		}
+		if c.Layers < 1 || c.HeadDim < 2 || c.Heads%c.KVHeads != 0 || c.Heads*c.HeadDim != c.Hidden ||
+			int(c.MaskID) >= c.Vocab || c.FeedForward < 1 || c.Context < 1 {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}
