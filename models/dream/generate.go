@@ -33,6 +33,10 @@ type GenerateOptions struct {
 	TopP        float64 // nucleus; 1 (all)
 	TopK        int     // 0 is all
 
+	// SuppressMask never predicts the mask token. The published code may, and leaves
+	// masks in its output where a model does.
+	SuppressMask bool
+
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
 	// "bf16" (as the published code does on a bf16 model) or "f64".
 	ConfidenceDType string
@@ -151,7 +155,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.
 		Alg: decode.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
 		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
 		ConfidenceDType: decode.DType(o.ConfidenceDType),
-		MaskID:          m.cfg.MaskID, Seed: o.Seed, OnStep: onStep,
+		MaskID:          m.cfg.MaskID, SuppressMask: o.SuppressMask, Seed: o.Seed, OnStep: onStep,
 	}
 }
 

@@ -27,6 +27,10 @@ type GenerateOptions struct {
 	// while its confidence is at least 1 - Factor/(i+1). At most one of the two.
 	Threshold, Factor float64
 
+	// SuppressMask never predicts the mask token. The published code may, and leaves
+	// masks in its output where a model does.
+	SuppressMask bool
+
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
 	// "bf16" (as the published code does on a bf16 model) or "f64".
 	ConfidenceDType string
@@ -133,7 +137,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.
 		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
 		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: decode.Remasking(o.Remasking),
 		ConfidenceDType: decode.DType(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
-		MaskID: m.cfg.MaskID, EOSID: m.cfg.EOSID, EoTID: eot,
+		MaskID: m.cfg.MaskID, SuppressMask: o.SuppressMask, EOSID: m.cfg.EOSID, EoTID: eot,
 		LogitsEOSInf: o.NoEOS, ConfidenceEOSEoTInf: o.LateEOS,
 		Seed: o.Seed, OnStep: onStep,
 	}
