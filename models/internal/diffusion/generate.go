@@ -49,7 +49,8 @@ type Progress struct {
 // Result is one finished (or interrupted) generation.
 type Result struct {
 	PromptIDs    []int32
-	OutputIDs    []int32 // without the prompt; still masked where interrupted
+	OutputIDs    []int32 // what was generated behind the prompt; still masked where interrupted
+	Filled       []int32 // prompt and output together, masks inside the prompt filled
 	Steps        int     // denoising steps done
 	Forwards     int     // forward passes; a guided one counts once
 	RefreshSteps []int   // 1-based
@@ -119,13 +120,10 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	stats := sess.ctl.Stats()
 	for b, ids := range out.IDs {
 		results = append(results, Result{
-			PromptIDs: req.Prompts[b], OutputIDs: ids[length-req.New:],
+			PromptIDs: req.Prompts[b], OutputIDs: ids[length-req.New:], Filled: ids[length-req.New-len(req.Prompts[b]):],
 			Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: stats.RefreshSteps, Stats: stats,
 			Seconds: time.Since(start).Seconds(),
 		})
-		if req.New == 0 { // pure in-filling: the prompt itself is the output
-			results[b].OutputIDs = ids[padding[b]:]
-		}
 	}
 	return results, err
 }
