@@ -38,7 +38,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	}
 	switch {
 	case l == nil:
-		return nil, errors.New("pulsecol: Attention: the layer is nil or has a negative index")
+		return nil, errors.New("pulsecol: Attention: the layer is nil; its index must be in 0 to 65535")
 	case l.ctl.closed:
 		return nil, ErrClosed
 	case l.used:

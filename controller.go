@@ -62,21 +62,23 @@ func (c *Controller) Config() Config { return c.cfg }
 // layer's operators' identity in the graph.
 type Layer struct {
 	ctl   *Controller
-	index int
 	path  string
 	state *op.State
 	used  bool // an Attention was built on it
 }
 
-// Layer returns attention layer i, i >= 0. The same i gives the same layer.
+// maxLayers bounds the index of a layer; models have a few dozen.
+const maxLayers = 1 << 16
+
+// Layer returns attention layer i, 0 <= i < 65536. The same i gives the same
+// layer. For any other i it returns nil, which Attention reports.
 func (c *Controller) Layer(i int) *Layer {
-	for len(c.layers) <= i {
-		n := len(c.layers)
-		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
-		c.layers = append(c.layers, &Layer{ctl: c, index: n, path: path, state: op.NewState(path, &c.step)})
+	if i < 0 || i >= maxLayers {
+		return nil
 	}
-	if i < 0 {
-		return nil // Attention reports it
+	for n := len(c.layers); n <= i; n++ {
+		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
+		c.layers = append(c.layers, &Layer{ctl: c, path: path, state: op.NewState(path, &c.step)})
 	}
 	return c.layers[i]
 }
