@@ -1,20 +1,35 @@
 package tokenizer
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
 func FuzzParseJSON(f *testing.F) {
-	for _, name := range []string{"gpt2.tokenizer.json", "added.tokenizer.json", "ignore-merges.tokenizer.json"} {
-		data, err := os.ReadFile(filepath.Join(testdata, name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
+	for _, edit := range []func(object){
+		func(object) {},
+		func(file object) { file["pre_tokenizer"] = sequence(split(patternLLaDA), byteLevel(false)) },
+		func(file object) {
+			file["normalizer"] = object{"type": "NFC"}
+			file["model"].(object)["ignore_merges"] = true
+			file["added_tokens"] = []any{
+				object{"id": 300, "content": "<l>", "lstrip": true, "rstrip": true, "single_word": true},
+				object{"id": 301, "content": " <r>", "lstrip": true, "special": true, "normalized": true},
+			}
+		},
+	} {
+		f.Add(edited(f, func(file object) {
+			// Small files make for more executions: the bytes and two merges.
+			vocab := object{"the": 256, "he": 257}
+			for id, r := range byteRune {
+				vocab[string(r)] = id
+			}
+			model := file["model"].(object)
+			model["vocab"], model["merges"] = vocab, []string{"h e", "t he"}
+			file["added_tokens"] = []any{object{"id": 258, "content": "<|endoftext|>", "special": true}}
+			edit(file)
+		}))
 	}
 	f.Add([]byte(`{"model": {"type": "BPE", "vocab": {"a": 2147483647}, "merges": [["a"]]}}`))
 	f.Add([]byte(`{"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{}]}, "decoder": {"type": "ByteLevel"}}`))

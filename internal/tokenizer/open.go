@@ -23,10 +23,10 @@ const (
 var ErrNotFound = fmt.Errorf("tokenizer: neither %s nor %s here: %w", jsonName, vocabName, fs.ErrNotExist)
 
 // Open reads the tokenizer of a model directory: its tokenizer.json, or
-// without one its vocab.json, merges.txt, tokenizer_config.json and, if there
-// is one, added_tokens.json.
+// without one its vocab.json, merges.txt and, as far as they are there,
+// added_tokens.json and tokenizer_config.json.
 func Open(fsys fs.FS) (*Tokenizer, error) {
-	data, err := readFile(fsys, jsonName)
+	data, err := readFile(fsys, jsonName, maxFile)
 	if err == nil {
 		t, err := parseJSON(data)
 		if err != nil {
@@ -39,9 +39,9 @@ func Open(fsys fs.FS) (*Tokenizer, error) {
 	}
 	var files [4][]byte
 	for i, name := range []string{vocabName, mergesName, addedName, configName} {
-		files[i], err = readFile(fsys, name)
+		files[i], err = readFile(fsys, name, maxFile)
 		switch {
-		case err == nil, name == addedName && errors.Is(err, fs.ErrNotExist):
+		case err == nil, i >= 2 && errors.Is(err, fs.ErrNotExist):
 		case name == vocabName && errors.Is(err, fs.ErrNotExist):
 			return nil, ErrNotFound
 		default:
@@ -53,7 +53,7 @@ func Open(fsys fs.FS) (*Tokenizer, error) {
 
 // OpenFile reads one tokenizer.json, whatever its name.
 func OpenFile(path string) (*Tokenizer, error) {
-	data, err := readFile(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	data, err := readFile(os.DirFS(filepath.Dir(path)), filepath.Base(path), maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: in %s: %w", filepath.Dir(path), err)
 	}
@@ -64,22 +64,22 @@ func OpenFile(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// maxFile is the size of the largest file to read: several times the largest
-// published tokenizer.json.
+// maxFile is the size in bytes of the largest file to read: several times the
+// largest published tokenizer.json.
 const maxFile = 1 << 27
 
-func readFile(fsys fs.FS, name string) ([]byte, error) {
+func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("read %s: more than %d bytes", name, maxFile)
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: more than %d bytes", name, limit)
 	}
 	return data, nil
 }

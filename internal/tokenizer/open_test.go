@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,6 +75,20 @@ func TestVocabMergesForm(t *testing.T) {
 	}
 }
 
+// vocab.json, merges.txt and added_tokens.json alone are read as Dream's.
+func TestVocabMergesWithoutConfig(t *testing.T) {
+	files := vocabMergesForm(t, "qwen.json", "GPT2Tokenizer")
+	delete(files, configName)
+	tok, err := Open(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, tok, readTestdata[golden](t, "qwen.oracle.json"))
+	if id, ok := tok.TokenID("<|mask|>"); !ok || !tok.IsSpecial(id) {
+		t.Errorf("<|mask|> is token %d, known %v, special %v; want a special token", id, ok, tok.IsSpecial(id))
+	}
+}
+
 func TestVocabMergesErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -83,7 +96,6 @@ func TestVocabMergesErrors(t *testing.T) {
 		want string
 	}{
 		{"no merges", func(f fstest.MapFS) { delete(f, mergesName) }, "merges.txt: file does not exist"},
-		{"no config", func(f fstest.MapFS) { delete(f, configName) }, "tokenizer_config.json: file does not exist"},
 		{"empty vocab", func(f fstest.MapFS) { f[vocabName].Data = nil }, "vocab.json: want an object of token: id: EOF"},
 		{"vocab of another kind", func(f fstest.MapFS) { f[vocabName].Data = []byte(`["a"]`) }, `vocab.json: want an object of token: id, got ["a"]`},
 		{"vocab cut off", func(f fstest.MapFS) { f[vocabName].Data = f[vocabName].Data[:1000] }, "vocab.json: "},
@@ -92,7 +104,7 @@ func TestVocabMergesErrors(t *testing.T) {
 		{"merges not UTF-8", func(f fstest.MapFS) { f[mergesName].Data = []byte("\xff a") }, "merges.txt: not valid UTF-8"},
 		{"one token", func(f fstest.MapFS) { f[mergesName].Data = []byte("#version: 0.2\n\na\n") }, `merges.txt: line 3: "a" is not two tokens with a space between them`},
 		{"three tokens", func(f fstest.MapFS) { f[mergesName].Data = []byte("a b c") }, `merges.txt: line 1: "a b c" is not two`},
-		{"unknown merge", func(f fstest.MapFS) { f[mergesName].Data = []byte("a b\na a\nq q") }, `merges.txt: merge `},
+		{"unknown merge", func(f fstest.MapFS) { f[mergesName].Data = []byte("q q") }, `merges.txt: merge 0 ("q" with "q"): no token "qq" in the vocabulary`},
 		{"config not JSON", func(f fstest.MapFS) { f[configName].Data = []byte(`{`) }, "tokenizer_config.json: unexpected end of JSON input"},
 		{"class", func(f fstest.MapFS) { f[configName].Data = []byte(`{"tokenizer_class": "T5Tokenizer"}`) },
 			`tokenizer_config.json: tokenizer_class "T5Tokenizer" is not supported: want one of DreamTokenizer, GPT2Tokenizer, GPT2TokenizerFast, Qwen2Tokenizer, Qwen2TokenizerFast`},
@@ -158,7 +170,17 @@ func TestOpen(t *testing.T) {
 			t.Errorf("error %v, want fs.ErrPermission", err)
 		}
 	}
-	if _, err := Open(endlessFS{}); err == nil || err.Error() != fmt.Sprintf("tokenizer: read tokenizer.json: more than %d bytes", maxFile) {
+	if _, err := Open(fstest.MapFS{jsonName: {Mode: fs.ModeDir}}); err == nil || !strings.HasPrefix(err.Error(), "tokenizer: read tokenizer.json: ") {
+		t.Errorf("error %v, want one of reading a directory", err)
+	}
+}
+
+func TestReadFileLimit(t *testing.T) {
+	files := fstest.MapFS{"f": {Data: make([]byte, 1000)}}
+	if data, err := readFile(files, "f", 1000); len(data) != 1000 || err != nil {
+		t.Errorf("%d bytes, %v, want 1000", len(data), err)
+	}
+	if _, err := readFile(files, "f", 999); err == nil || err.Error() != "read f: more than 999 bytes" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -186,12 +208,3 @@ func (d deniedFS) Open(name string) (fs.File, error) {
 	}
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
-
-// endlessFS has files without end.
-type endlessFS struct{}
-
-func (endlessFS) Open(string) (fs.File, error) { return endlessFS{}, nil }
-func (endlessFS) Stat() (fs.FileInfo, error)   { return nil, errors.ErrUnsupported }
-func (endlessFS) Close() error                 { return nil }
-func (endlessFS) Read(b []byte) (int, error)   { return len(b), nil }
-

@@ -18,7 +18,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"math"
 	"unicode/utf8"
 )
 
@@ -45,7 +44,7 @@ type token struct {
 
 // Encode returns the ids of text. Added tokens, special ones included, are
 // recognised where their content occurs; none is put in front or behind. The
-// text must be valid UTF-8 of less than 2 GiB.
+// text must be valid UTF-8 of at most 512 MiB.
 func (t *Tokenizer) Encode(text string) ([]int32, error) {
 	return t.encode(text, true)
 }
@@ -59,9 +58,13 @@ func (t *Tokenizer) EncodeOrdinary(text string) ([]int32, error) {
 	return t.encode(text, false)
 }
 
+// maxText keeps positions in a word within int32, also after NFC, which makes
+// text up to three times as long.
+const maxText = 1 << 29
+
 func (t *Tokenizer) encode(text string, special bool) ([]int32, error) {
-	if len(text) > math.MaxInt32 { // bpe counts positions in int32
-		return nil, fmt.Errorf("tokenizer: text has %d bytes, the limit is %d", len(text), math.MaxInt32)
+	if len(text) > maxText {
+		return nil, fmt.Errorf("tokenizer: text has %d bytes, the limit is %d", len(text), maxText)
 	}
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, fmt.Errorf("tokenizer: text is not valid UTF-8: byte %#02x at offset %d", text[i], i)

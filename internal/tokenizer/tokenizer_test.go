@@ -71,9 +71,9 @@ func TestRoundTrip(t *testing.T) {
 func TestEncodeErrors(t *testing.T) {
 	tok := openTestdata(t, "llada.json")
 	for text, want := range map[string]string{
-		"\xff":            "byte 0xff at offset 0",
-		"a\ufffdé\xc3":    "byte 0xc3 at offset 6",
-		"世\xed\xa0\x80":   "byte 0xed at offset 3",
+		"\xff":             "byte 0xff at offset 0",
+		"a\ufffdé\xc3":     "byte 0xc3 at offset 6",
+		"世\xed\xa0\x80":    "byte 0xed at offset 3",
 		"<|mdm_\xf0mask|>": "byte 0xf0 at offset 6",
 	} {
 		for _, encode := range []func(string) ([]int32, error){tok.Encode, tok.EncodeOrdinary} {
@@ -87,9 +87,9 @@ func TestEncodeErrors(t *testing.T) {
 func TestDecodeErrors(t *testing.T) {
 	tok := openTestdata(t, "llada.json")
 	for id, want := range map[int32]string{
-		-1:    "id -1 at index 1 is no token of the vocabulary, whose size is 3264",
-		3264:  "id 3264 at index 1",
-		1<<30: "id 1073741824 at index 1",
+		-1:      "id -1 at index 1 is no token of the vocabulary, whose size is 3264",
+		3264:    "id 3264 at index 1",
+		1 << 30: "id 1073741824 at index 1",
 	} {
 		text, err := tok.Decode([]int32{5, id}, true)
 		if err == nil || text != "" || !strings.HasPrefix(err.Error(), "tokenizer: ") || !strings.Contains(err.Error(), want) {

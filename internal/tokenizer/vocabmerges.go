@@ -34,11 +34,11 @@ type tokenizerConfig struct {
 }
 
 // ParseVocabMerges reads the contents of vocab.json, merges.txt,
-// added_tokens.json and tokenizer_config.json. The last one is needed for its
-// tokenizer_class, which stands for the normalizer and the pre-tokenizer, and
-// its added_tokens_decoder describes the added tokens. added may be nil; if it
-// is there, its tokens must be among those described, as it does not say which
-// of them are special.
+// added_tokens.json and tokenizer_config.json; the last two may be nil. The
+// tokenizer_class of the last stands for the normalizer and the pre-tokenizer,
+// and its added_tokens_decoder describes the added tokens; those of added must
+// then be among them. Without a tokenizer_config.json the class is Dream's, and
+// without descriptions every token of added is special.
 func ParseVocabMerges(vocab, merges, added, config []byte) (*Tokenizer, error) {
 	t, err := parseVocabMerges(vocab, merges, added, config)
 	if err != nil {
@@ -48,9 +48,12 @@ func ParseVocabMerges(vocab, merges, added, config []byte) (*Tokenizer, error) {
 }
 
 func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile []byte) (*Tokenizer, error) {
-	var config tokenizerConfig
-	if err := unmarshal(configFile, &config); err != nil {
-		return nil, fmt.Errorf("%s: %w", configName, err)
+	config := tokenizerConfig{Class: "DreamTokenizer"}
+	if configFile != nil {
+		config.Class = ""
+		if err := unmarshal(configFile, &config); err != nil {
+			return nil, fmt.Errorf("%s: %w", configName, err)
+		}
 	}
 	class, ok := tokenizerClasses[config.Class]
 	if !ok {
@@ -64,7 +67,13 @@ func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile []byte) (*Tok
 	if err != nil {
 		return nil, fmt.Errorf("%s: added_tokens_decoder: %w", configName, err)
 	}
-	if addedFile != nil {
+	switch {
+	case addedFile == nil:
+	case len(added) == 0:
+		if added, err = addedOfFile(addedFile); err != nil {
+			return nil, fmt.Errorf("%s: %w", addedName, err)
+		}
+	default:
 		if err := checkAddedFile(addedFile, added); err != nil {
 			return nil, fmt.Errorf("%s: %w", addedName, err)
 		}
@@ -108,6 +117,23 @@ func addedOfConfig(byID map[string]jsonAddedToken) ([]addedToken, error) {
 	slices.SortFunc(added, func(a, b addedToken) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), strings.Compare(a.content, b.content))
 	})
+	return added, nil
+}
+
+// addedOfFile returns the tokens of added_tokens.json by ascending id, all special.
+func addedOfFile(data []byte) ([]addedToken, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("not valid UTF-8")
+	}
+	entries, err := parseVocab(data)
+	if err != nil {
+		return nil, err
+	}
+	var added []addedToken
+	for _, e := range entries {
+		added = append(added, jsonAddedToken{ID: e.id, Content: e.content, Special: true}.token())
+	}
+	slices.SortFunc(added, func(a, b addedToken) int { return cmp.Compare(a.id, b.id) })
 	return added, nil
 }
 
