@@ -38,7 +38,8 @@ type tokenizerConfig struct {
 // tokenizer_class of the last stands for the normalizer and the pre-tokenizer,
 // and its added_tokens_decoder describes the added tokens; those of added must
 // then be among them. Without a tokenizer_config.json the class is Dream's, and
-// without descriptions every token of added is special.
+// without descriptions every token of added is special but those that are not in
+// Dream's own description.
 func ParseVocabMerges(vocab, merges, added, config []byte) (*Tokenizer, error) {
 	t, err := parseVocabMerges(vocab, merges, added, config)
 	if err != nil {
@@ -120,7 +121,13 @@ func addedOfConfig(byID map[string]jsonAddedToken) ([]addedToken, error) {
 	return added, nil
 }
 
-// addedOfFile returns the tokens of added_tokens.json by ascending id, all special.
+// notSpecial are the added tokens of Dream that stay in decoded text.
+var notSpecial = []string{
+	"<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>",
+	"<|repo_name|>", "<|file_sep|>",
+}
+
+// addedOfFile returns the tokens of added_tokens.json by ascending id.
 func addedOfFile(data []byte) ([]addedToken, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not valid UTF-8")
@@ -131,7 +138,7 @@ func addedOfFile(data []byte) ([]addedToken, error) {
 	}
 	var added []addedToken
 	for _, e := range entries {
-		added = append(added, jsonAddedToken{ID: e.id, Content: e.content, Special: true}.token())
+		added = append(added, jsonAddedToken{ID: e.id, Content: e.content, Special: !slices.Contains(notSpecial, e.content)}.token())
 	}
 	slices.SortFunc(added, func(a, b addedToken) int { return cmp.Compare(a.id, b.id) })
 	return added, nil
