@@ -228,7 +228,7 @@ func TestConfidenceRounding(t *testing.T) {
 	if got := Float32.negativeEntropy([]float64{0, 1, 0}); math.Abs(got) > 1e-9 {
 		t.Errorf("entropy of a sure token: %v, want 0", got)
 	}
-	// The mask may be the most probable token: then the proposed one trails.
+	// A suppressed mask may be the most probable token: then the proposed one trails.
 	if got := Float64.margin([]float64{.3, .6, .1}, 0); math.Abs(got+.3) > 1e-15 {
 		t.Errorf("margin %v, want -0.3", got)
 	}

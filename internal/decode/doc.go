@@ -11,10 +11,11 @@
 // # One step
 //
 // At every step a sampler proposes a token for masked positions, gives each
-// proposal a confidence, and commits the surest ones: they are never masked
-// again. Steps are counted from 1 over the whole generation, and each one is
-// exactly one call of Forward. TotalSteps gives their number beforehand, since a
-// schedule of column refreshes is laid out over it.
+// proposal a confidence, and commits the surest ones: it writes them into the
+// sequence. Only masks are ever overwritten. Steps are counted from 1 over the
+// whole generation, and each one is exactly one call of Forward. TotalSteps gives
+// their number beforehand, since a schedule of column refreshes is laid out over
+// it.
 //
 // # Ties
 //
@@ -25,10 +26,13 @@
 //
 // # The mask token
 //
-// A model may give the mask token probability, but no sampler ever proposes it:
-// a position filled with the mask would have used up its step and stayed open.
-// The references have no such guard. In all other respects the mask token is part
-// of the softmax, as it is there, so confidences are equal to theirs.
+// A model may find the mask token itself the most probable. The references then
+// write it: that uses up the step's quota but leaves the position masked, open to
+// later steps, and after the last one masked for good. So do the samplers here,
+// because equal weights are to give equal tokens. SuppressMask keeps the mask from
+// being proposed. Decoding by a threshold or factor always does, since it goes on
+// until no mask is left. The mask stays part of the softmax either way, so the
+// probabilities of other tokens do not change.
 //
 // # Determinism
 //

@@ -32,12 +32,14 @@ const (
 // The model's output at position i-1 is the prediction for position i, so that is
 // the row asked for; position 0 is predicted by its own row.
 //
-// Except with Origin and ConfidenceThreshold, the number of positions filled in
+// Except with Origin and ConfidenceThreshold, the number of positions committed in
 // each row of a batch is computed from the mean number of masks of its rows, as
-// in the reference. Where rows have different numbers of masks, which takes masks
-// inside prompts, a row may therefore be filled in other steps than it would be
-// alone; it is never asked to fill more than it has, and the last step fills what
-// is left (the reference would overwrite tokens, or leave masks).
+// in the reference. Where rows have different numbers of masks, because prompts
+// hold some or proposed masks have stayed, a row may therefore be filled in other
+// steps than it would be alone. Such batches are where this sampler departs from
+// the reference: a row never commits more than it has masks (the reference would
+// turn tokens back into masks), and in the last step each commits all its
+// proposals (the reference commits the mean number).
 type Dream struct {
 	// MaxNewTokens is the number of masks appended to the prompt; 0 only fills those
 	// inside it.
@@ -66,6 +68,11 @@ type Dream struct {
 	ConfidenceDType DType // "" is Float32
 
 	MaskID int32
+	// SuppressMask never proposes the mask token; ConfidenceThreshold never does. The
+	// reference has no such guard: a model that predicts it in the last step leaves
+	// masks in the result.
+	SuppressMask bool
+
 	Seed   uint64
 	OnStep func(StepInfo) // called after every step; may be nil
 }
@@ -145,7 +152,7 @@ func (o Dream) TotalSteps(prompts [][]int32) (int, error) {
 	return o.Steps, nil
 }
 
-// Generate fills the masks of prompts [B][P] followed by MaxNewTokens masks. On an
+// Generate appends MaxNewTokens masks to prompts [B][P] and runs all steps. On an
 // error after the start (of forward, of its logits, of ctx, which is looked at
 // before every step) the result holds what had been done by then; it is nil if
 // options or prompts are refused. prompts are not changed.
@@ -199,7 +206,7 @@ func (o *Dream) share(i int) float32 {
 	return 1 - o.timestep(i+1)/o.timestep(i)
 }
 
-// transfers returns how many positions step i fills in each row of a batch that
+// transfers returns how many positions step i commits in each row of a batch that
 // has masks masks. It is computed in float32 because it is truncated: steps that
 // divide evenly on paper give one less.
 func (o *Dream) transfers(i, masks, batch int) int {
@@ -310,7 +317,11 @@ func (o *Dream) sample(w *worker, logits []float32, p *proposal) error {
 	if err := checkLogits(logits); err != nil {
 		return err
 	}
-	best := argmax(logits, o.MaskID)
+	never := int32(none)
+	if o.SuppressMask || o.Alg == ConfidenceThreshold {
+		never = o.MaskID
+	}
+	best := argmax(logits, never)
 	if best == none {
 		return errNoToken
 	}
@@ -322,7 +333,7 @@ func (o *Dream) sample(w *worker, logits []float32, p *proposal) error {
 
 	token := best
 	if o.Temperature > 0 {
-		if drawn := pick(dist, w.uniform(), o.MaskID); drawn != none {
+		if drawn := pick(dist, w.uniform(), never); drawn != none {
 			token = drawn
 		}
 	}

@@ -57,7 +57,7 @@ func TestDreamTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.check(t, prompts, waveMask, 3, true, got)
+		tr.check(t, o, prompts, got)
 		if diff := cmp.Diff(c.want, tr.sequences()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.alg, diff)
 		}
@@ -170,7 +170,7 @@ func TestUnevenRowsAreFilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr.check(t, prompts, waveMask, steps, true, got)
+			tr.check(t, o, prompts, got)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestOriginRevealsItsShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.check(t, prompts, waveMask, steps, true, got)
+	tr.check(t, o, prompts, got)
 	// Each position is revealed at each step with probability 1/4: within five
 	// standard deviations, sqrt(4000 * 3/16) = 27.
 	for i, n := range revealed {
@@ -252,31 +252,6 @@ func TestAlgTempDrawsWithoutReplacement(t *testing.T) {
 		}
 		if x := chiSquare(counts, pairChances(0.9*algTemp)); algTemp == 0.2 && x < 1 {
 			t.Errorf("the test cannot tell alg_temp 0.2 from 0.18")
-		}
-	}
-}
-
-func TestMaskIsNeverSampled(t *testing.T) {
-	// The mask takes nearly everything, and with top_k 1 all of the distribution.
-	logits := []float32{1, 3, 2, 60}
-	for _, o := range []Dream{
-		{Temperature: 1, TopP: 1, TopK: 1},
-		{Temperature: 1, TopP: 0.5},
-		{Temperature: 0.01, TopP: 1},
-		{TopP: 1},
-		{TopP: 0.5, Alg: TopkMargin},
-		{TopP: 1, TopK: 1, Alg: Entropy},
-	} {
-		o.MaskID = 3
-		w, p := newWorker(4), proposal{}
-		if err := o.sample(w, logits, &p); err != nil {
-			t.Fatal(err)
-		}
-		if p.token == 3 || o.Temperature < 1 && p.token != 1 {
-			t.Errorf("%+v proposes %d, want the best token but the mask", o, p.token)
-		}
-		if math.IsNaN(p.confidence) {
-			t.Errorf("%+v: confidence NaN", o)
 		}
 	}
 }

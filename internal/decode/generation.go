@@ -38,12 +38,16 @@ type StepInfo struct {
 	Total int // what TotalSteps gave: with a threshold an upper bound
 	Block int // 0-based block of the semi-autoregressive order; 0 for Dream
 
-	IDs       [][]int32 // [B][n] after the step; a live view, not to be kept or changed
-	Committed []Row     // positions filled at this step, sorted by (Batch, Pos)
+	IDs [][]int32 // [B][n] after the step; a live view, not to be kept or changed
+
+	// Committed lists the positions written at this step, sorted by (Batch, Pos). Those
+	// given the mask token are among them, though they are still masked.
+	Committed []Row
 }
 
-// Result is what a generation has produced. When it ended early (cancellation, a
-// failed forward pass), IDs still holds masks.
+// Result is what a generation has produced. IDs holds masks if it ended early
+// (cancellation, a failed forward pass), and where the sampler leaves some: see its
+// SuppressMask and, for masks inside prompts, [LLaDA].
 type Result struct {
 	IDs      [][]int32 // [B][n]: prompt and generated part
 	Steps    int       // denoising steps completed

@@ -45,17 +45,26 @@ func noiseLogits(vocab int) func(ids []int32, pos int) []float32 {
 	}
 }
 
+// ascending reports whether rows are sorted and unique.
+func ascending(rows []Row) bool {
+	for i := 1; i < len(rows); i++ {
+		a, b := rows[i-1], rows[i]
+		if a.Batch > b.Batch || a.Batch == b.Batch && a.Pos >= b.Pos {
+			return false
+		}
+	}
+	return true
+}
+
 // asForward makes a Forward of the logits of one row, which calls back for rows of
 // well-formed requests only.
 func asForward(t rapid.TB, logits func(ids []int32, pos int) []float32) Forward {
 	return func(_ context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+		if !ascending(rows) {
+			t.Errorf("rows are not sorted or not unique: %v", rows)
+		}
 		out := make([][]float32, len(rows))
 		for r, row := range rows {
-			if r > 0 {
-				if last := rows[r-1]; row.Batch < last.Batch || row.Batch == last.Batch && row.Pos <= last.Pos {
-					t.Errorf("rows are not sorted or not unique: %v", rows)
-				}
-			}
 			out[r] = logits(ids[row.Batch], row.Pos)
 		}
 		return out, nil
@@ -88,34 +97,76 @@ func (tr *trace) sequences() []string {
 	return out
 }
 
-// check holds what is true of every completed generation.
-func (tr *trace) check(t rapid.TB, prompts [][]int32, mask int32, total int, exact bool, got *Result) {
+// check holds what is true of every completed generation of s, given that
+// tr.onStep was its OnStep.
+func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
+	t.Helper()
+	var mask int32
+	var grow int
+	var exact bool      // as many steps as announced
+	var suppressed bool // the mask is not proposed
+	var quota bool      // commits are counted out, masks may be left without a proposal
+	switch o := s.(type) {
+	case LLaDA:
+		mask, grow = o.MaskID, o.GenLength
+		exact = o.Threshold == 0 && o.Factor == 0
+		suppressed = o.SuppressMask || !exact
+		quota = exact
+	case Dream:
+		mask, grow = o.MaskID, o.MaxNewTokens
+		exact = o.Alg != ConfidenceThreshold
+		suppressed = o.SuppressMask || !exact
+	}
+	total, err := s.TotalSteps(prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got.Steps != got.Forwards || got.Steps != len(tr.infos) {
-		t.Errorf("%d steps, %d forwards, %d calls of OnStep: want three equal numbers", got.Steps, got.Forwards, len(tr.infos))
+		t.Fatalf("%d steps, %d forwards, %d calls of OnStep: want three equal numbers", got.Steps, got.Forwards, len(tr.infos))
 	}
 	if got.Steps > total || exact && got.Steps != total {
 		t.Errorf("%d steps, announced %d (exact: %v)", got.Steps, total, exact)
 	}
-	filled := map[Row]bool{}
+	ids := extend(prompts, grow, mask)
+	commits := make([]int, len(ids))
+	var written map[Row]bool // in one step, at the end the last
 	for i, info := range tr.infos {
 		if info.Step != i+1 || info.Total != total {
 			t.Errorf("step %d of %d announced as %d of %d", i+1, total, info.Step, info.Total)
 		}
+		if !ascending(tr.committed[i]) {
+			t.Errorf("step %d: committed rows are not sorted or not unique: %v", i+1, tr.committed[i])
+		}
+		written = map[Row]bool{}
 		for _, row := range tr.committed[i] {
-			if filled[row] {
-				t.Errorf("step %d fills %v a second time", i+1, row)
-			}
-			filled[row] = true
-			if tr.ids[i][row.Batch][row.Pos] == mask {
-				t.Errorf("step %d commits the mask at %v", i+1, row)
+			written[row] = true
+			commits[row.Batch]++
+		}
+		for b, after := range tr.ids[i] {
+			for pos, id := range after {
+				before := ids[b][pos]
+				switch row := (Row{b, pos}); {
+				case written[row] && before != mask:
+					t.Errorf("step %d overwrites token %d at %v", i+1, before, row)
+				case written[row] && suppressed && id == mask:
+					t.Errorf("step %d commits the mask at %v", i+1, row)
+				case !written[row] && id != before:
+					t.Errorf("step %d turns %d into %d at %v without saying so", i+1, before, id, row)
+				}
 			}
 		}
+		ids = tr.ids[i]
+	}
+	if diff := cmp.Diff(ids, got.IDs); diff != "" {
+		t.Errorf("after the last step and in the result:\n%s", diff)
 	}
 	for b, row := range got.IDs {
-		for i, id := range row {
-			masked := i >= len(prompts[b]) || prompts[b][i] == mask
-			if id == mask || masked != filled[Row{b, i}] || !masked && id != prompts[b][i] {
-				t.Errorf("row %d, position %d: token %d, was masked %v, filled %v", b, i, id, masked, filled[Row{b, i}])
+		if quota && commits[b] != grow {
+			t.Errorf("row %d: %d commits, want %d", b, commits[b], grow)
+		}
+		for pos, id := range row {
+			if id == mask && !quota && !written[Row{b, pos}] {
+				t.Errorf("row %d, position %d: masked, and not because the last step proposed it", b, pos)
 			}
 		}
 	}
@@ -207,6 +258,17 @@ func TestRefusesBadOptions(t *testing.T) {
 
 func TestPointlessLogitsAreAnError(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	maskless, masklessDream, parallel := llada(), dream(), llada()
+	maskless.SuppressMask, masklessDream.SuppressMask, parallel.Threshold = true, true, 1
+	allBut := func(token int) func([]float32) { // makes them impossible
+		return func(logits []float32) {
+			for v := range logits {
+				if v != token {
+					logits[v] = -inf
+				}
+			}
+		}
+	}
 	for _, c := range []struct {
 		sampler sampler
 		spoil   func(logits []float32)
@@ -216,11 +278,11 @@ func TestPointlessLogitsAreAnError(t *testing.T) {
 		{llada(), func(l []float32) { l[4] = nan }, "step 2 of 4: batch row 0, position 2: logit of token 4 is NaN"},
 		{llada(), func(l []float32) { l[6] = inf }, "step 2 of 4: batch row 0, position 2: logit of token 6 is +Inf"},
 		{dream(), func(l []float32) { l[0] = nan }, "step 2 of 3: batch row 0, position 2: logit of token 0 is NaN"},
-		{dream(), func(l []float32) {
-			for v := range 6 {
-				l[v] = -inf
-			}
-		}, "step 2 of 3: batch row 0, position 2: no token that may be proposed"},
+		{masklessDream, allBut(waveMask), "step 2 of 3: batch row 0, position 2: no token that may be proposed"},
+		{maskless, allBut(waveMask), "step 2 of 4: batch row 0, position 2: no token that may be proposed"},
+		{parallel, allBut(waveMask), "step 2 of 4: batch row 0, position 2: no token that may be proposed"},
+		{dream(), allBut(none), "step 2 of 3: batch row 0, position 2: no token that may be proposed"},
+		{llada(), allBut(none), "step 2 of 4: batch row 0, position 2: no token that may be proposed"},
 	} {
 		calls := 0
 		forward := func(_ context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
@@ -308,10 +370,10 @@ func TestPromptsAreNotChanged(t *testing.T) {
 // The tokens below were recorded from this package on linux/amd64. They pin down
 // that a seed means the same on every platform and in every later version.
 func TestSeedMeansTheSameEverywhere(t *testing.T) {
-	l := LLaDA{Steps: 8, GenLength: 16, BlockLength: 8, MaskID: 39, Temperature: 0.8, CFGScale: 0.5, Seed: 7}
+	l := LLaDA{Steps: 8, GenLength: 16, BlockLength: 8, MaskID: 39, SuppressMask: true, Temperature: 0.8, CFGScale: 0.5, Seed: 7}
 	random := l
 	random.Remasking = RandomOrder
-	d := Dream{MaxNewTokens: 16, Steps: 7, Eps: 1e-3, Alg: Entropy, AlgTemp: 0.5, Temperature: 0.9, TopP: 0.95, TopK: 20, MaskID: 39, Seed: 7}
+	d := Dream{MaxNewTokens: 16, Steps: 7, Eps: 1e-3, Alg: Entropy, AlgTemp: 0.5, Temperature: 0.9, TopP: 0.95, TopK: 20, MaskID: 39, SuppressMask: true, Seed: 7}
 	origin := d
 	origin.Alg = Origin
 	for _, c := range []struct {

@@ -24,18 +24,19 @@ const (
 // step commits as many proposals as are sure enough, and at least one in each row
 // that has masks, until the block is done.
 //
-// # Masks inside the prompt
+// # Masks that stay
 //
-// They are filled too. The candidates of a step are all masks before the end of
-// the current block, so masks of the prompt compete with those of the first
-// block. The reference lets them compete, but counts its quota over the block
-// alone, and so ends with as many masks left over as the prompt had. Here the
-// quota of a block counts all candidates. Without masks in the prompt the two
-// are the same.
+// As in the reference, the candidates of a step are all masks before the end of
+// the current block, but the quotas add up to the block's own length. So masks
+// inside the prompt, and those that earlier blocks have left, compete with the
+// block's, and in the end as many positions are masked as the prompt had masks,
+// plus one for every mask token that was proposed and committed (see
+// SuppressMask). Parallel decoding leaves none: it ends a block when no mask is
+// left before its end, and never proposes the mask token.
 type LLaDA struct {
 	// Steps is the number of denoising steps, a multiple of the number of blocks.
-	// A block's masks are spread over its steps evenly, the remainder over the first
-	// ones. Not used with a Threshold or Factor.
+	// A block's BlockLength commits are spread over its steps evenly, the remainder
+	// over the first ones. Not used with a Threshold or Factor.
 	Steps int
 	// GenLength is the number of tokens to generate, at least 1 and a multiple of
 	// BlockLength.
@@ -60,6 +61,10 @@ type LLaDA struct {
 	Factor float64
 
 	MaskID int32
+	// SuppressMask never proposes the mask token; parallel decoding never does. The
+	// reference has no such guard: a model that predicts it leaves masks in the
+	// result.
+	SuppressMask bool
 	// EOSID and EoTID are looked at by the two options below only.
 	EOSID, EoTID int32
 	// LogitsEOSInf forbids EOSID: its logit is -Inf.
@@ -167,7 +172,7 @@ func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 	return o.GenLength + masks, nil
 }
 
-// Generate fills the masks of prompts [B][P] followed by GenLength masks. On an
+// Generate appends GenLength masks to prompts [B][P] and runs all steps. On an
 // error after the start (of forward, of its logits, of ctx, which is looked at
 // before every step) the result holds what had been done by then; it is nil if
 // options or prompts are refused. prompts are not changed.
@@ -206,31 +211,32 @@ type lladaRun struct {
 	input [][]int32 // what the model sees: ids, then under guidance ids with the prompt masked
 }
 
-// block fills the masks before position hi.
+// block runs the steps of one block, which ends before position hi.
 func (r *lladaRun) block(ctx context.Context, block, hi int) error {
 	if r.parallel() {
-		for len(r.open(hi)) > 0 {
-			if err := r.step(ctx, block, hi, r.sureEnough); err != nil {
+		for open := r.open(hi); len(open) > 0; open = r.open(hi) {
+			if err := r.step(ctx, block, open, r.sureEnough); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	masks := make([]int, len(r.ids))
-	for b, row := range r.ids {
-		masks[b] = count(row[:hi], r.mask)
-	}
 	steps := r.Steps / r.blocks()
 	for i := range steps {
-		accept := func(batch int, _ []proposal) int { return quota(masks[batch], steps, i) }
-		if err := r.step(ctx, block, hi, accept); err != nil {
+		// The reference counts the block's masks, but at its start all of it is masked.
+		k := quota(r.BlockLength, steps, i)
+		var open []proposal // none where nothing will be committed
+		if k > 0 {
+			open = r.open(hi)
+		}
+		if err := r.step(ctx, block, open, func(int, []proposal) int { return k }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// quota returns how many of n masks step i of steps fills.
+// quota returns how many of n commits step i of steps makes.
 func quota(n, steps, i int) int {
 	if i < n%steps {
 		return n/steps + 1
@@ -255,9 +261,9 @@ func (r *lladaRun) sureEnough(_ int, ordered []proposal) int {
 	return n
 }
 
-// step runs one denoising step over the masks before hi.
-func (r *lladaRun) step(ctx context.Context, block, hi int, accept func(batch int, ordered []proposal) int) error {
-	proposals := r.open(hi)
+// step runs one denoising step: it completes the proposals and commits, in each
+// batch row, as many of the surest as accept says.
+func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, accept func(batch int, ordered []proposal) int) error {
 	if r.Remasking == RandomOrder {
 		// The order does not hang on the logits, so only those that will be
 		// committed are asked for.
@@ -318,16 +324,20 @@ func (o *LLaDA) propose(w *worker, p *proposal) error {
 	if err := checkLogits(w.logits); err != nil {
 		return err
 	}
-	never := float32(math.Inf(-1))
+	impossible := float32(math.Inf(-1))
 	if o.LogitsEOSInf {
-		w.logits[o.EOSID] = never
+		w.logits[o.EOSID] = impossible
 	}
-	token := argmax(w.logits, o.MaskID)
+	never := int32(none)
+	if o.SuppressMask || o.parallel() {
+		never = o.MaskID
+	}
+	token := argmax(w.logits, never)
 	if token == none {
 		return errNoToken
 	}
 	if o.Temperature > 0 {
-		if noisy := gumbelArgmax(w, w.logits, o.Temperature, o.MaskID); noisy != none {
+		if noisy := gumbelArgmax(w, w.logits, o.Temperature, never); noisy != none {
 			token = noisy
 		}
 	}
@@ -336,8 +346,8 @@ func (o *LLaDA) propose(w *worker, p *proposal) error {
 		return nil
 	}
 	if o.ConfidenceEOSEoTInf {
-		w.logits[o.EOSID] = never
-		w.logits[o.EoTID] = never
+		w.logits[o.EOSID] = impossible
+		w.logits[o.EoTID] = impossible
 	}
 	p.confidence = o.ConfidenceDType.round(w.softmax(w.logits, 1, 1, 0)[token])
 	return nil

@@ -65,7 +65,7 @@ func TestLLaDATraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.check(t, prompts, waveMask, total, c.threshold == 0, got)
+		tr.check(t, o, prompts, got)
 		if diff := cmp.Diff(c.want, tr.sequences()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
@@ -101,7 +101,6 @@ func TestQuota(t *testing.T) {
 		{16, 5, []int{4, 3, 3, 3, 3}},
 		{32, 32, ones},
 		{32, 16, twos},
-		{0, 2, []int{0, 0}},
 	} {
 		var got []int
 		for i := range c.steps {
@@ -158,53 +157,35 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	}
 }
 
-func TestMasksInsideThePromptCount(t *testing.T) {
-	var tr trace
-	o := LLaDA{Steps: 4, GenLength: 4, BlockLength: 2, MaskID: waveMask, OnStep: tr.onStep}
-	prompts := [][]int32{{1, waveMask, 2, waveMask}, {1, 2, 3, 4}}
-	got, err := o.Generate(t.Context(), prompts, asForward(t, waveLogits))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr.check(t, prompts, waveMask, 4, true, got)
-	var filled [][]int
-	for _, rows := range tr.committed {
-		perRow := make([]int, 2)
-		for _, row := range rows {
-			perRow[row.Batch]++
+func TestStepsBeyondTheQuotaAskForNothing(t *testing.T) {
+	for _, c := range []struct {
+		prompt    []int32
+		remasking Remasking
+		want      []int
+	}{
+		{[]int32{1}, LowConfidence, []int{3, 2, 1, 0, 0, 3, 2, 1, 0, 0}},
+		// The prompt's mask, or another in its place, is a candidate to the end.
+		{[]int32{waveMask}, LowConfidence, []int{4, 3, 2, 0, 0, 4, 3, 2, 0, 0}},
+		{[]int32{waveMask}, RandomOrder, []int{1, 1, 1, 0, 0, 1, 1, 1, 0, 0}},
+	} {
+		var asked, blocks []int
+		o := LLaDA{Steps: 10, GenLength: 6, BlockLength: 3, Remasking: c.remasking, MaskID: waveMask, OnStep: func(s StepInfo) { blocks = append(blocks, s.Block) }}
+		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+			asked = append(asked, len(rows))
+			return asForward(t, waveLogits)(ctx, ids, rows)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		filled = append(filled, perRow)
-	}
-	// Row 0 fills its two prompt masks together with the first block.
-	if diff := cmp.Diff([][]int{{2, 1}, {2, 1}, {1, 1}, {1, 1}}, filled); diff != "" {
-		t.Errorf("tokens per step and row (-want +got):\n%s", diff)
-	}
-
-	o.Threshold = 0.5
-	if total, err := o.TotalSteps(prompts); total != 6 || err != nil {
-		t.Errorf("upper bound %d, error %v, want 4 generated tokens + 2 masks", total, err)
-	}
-}
-
-func TestStepsBeyondTheMasksAskForNothing(t *testing.T) {
-	var asked []int
-	var blocks []int
-	o := LLaDA{Steps: 10, GenLength: 6, BlockLength: 3, MaskID: waveMask, OnStep: func(s StepInfo) { blocks = append(blocks, s.Block) }}
-	got, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
-		asked = append(asked, len(rows))
-		return asForward(t, waveLogits)(ctx, ids, rows)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := []int{3, 2, 1, 0, 0, 3, 2, 1, 0, 0}; !slices.Equal(asked, want) {
-		t.Errorf("rows asked for: %v, want %v", asked, want)
-	}
-	if want := []int{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}; !slices.Equal(blocks, want) {
-		t.Errorf("blocks %v, want %v", blocks, want)
-	}
-	if got.Steps != 10 || got.Forwards != 10 {
-		t.Errorf("%d steps, %d forwards, want 10", got.Steps, got.Forwards)
+		if !slices.Equal(asked, c.want) {
+			t.Errorf("prompt %v, %s: rows asked for: %v, want %v", c.prompt, c.remasking, asked, c.want)
+		}
+		if want := []int{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}; !slices.Equal(blocks, want) {
+			t.Errorf("prompt %v, %s: blocks %v, want %v", c.prompt, c.remasking, blocks, want)
+		}
+		if got.Steps != 10 || got.Forwards != 10 {
+			t.Errorf("prompt %v, %s: %d steps, %d forwards, want 10", c.prompt, c.remasking, got.Steps, got.Forwards)
+		}
 	}
 }
 
@@ -233,10 +214,11 @@ func TestFactorAcceptsWhileSureEnough(t *testing.T) {
 }
 
 func TestEOSOptions(t *testing.T) {
-	// Token 1 is EOS and 2 EoT; 6 is the mask and the most probable of all.
+	// Token 1 is EOS and 2 EoT; 6 is the mask and the most probable of all, but
+	// suppressed.
 	logits := []float32{0, 3, 2, 1, -1, -2, 5}
 	propose := func(o LLaDA) guess {
-		o.MaskID, o.EOSID, o.EoTID, o.ConfidenceDType = waveMask, 1, 2, Float64
+		o.MaskID, o.SuppressMask, o.EOSID, o.EoTID, o.ConfidenceDType = waveMask, true, 1, 2, Float64
 		w, p := newWorker(7), proposal{}
 		copy(w.logits, logits)
 		if err := o.propose(w, &p); err != nil {
@@ -309,7 +291,8 @@ func TestBatchRowEqualsSingleRun(t *testing.T) {
 		"llada guided":    LLaDA{Steps: 6, GenLength: 12, BlockLength: 4, MaskID: 11, CFGScale: 1},
 		"llada threshold": LLaDA{GenLength: 12, BlockLength: 4, MaskID: 11, Threshold: 0.4},
 		"llada factor":    LLaDA{GenLength: 12, BlockLength: 4, MaskID: 11, Factor: 2},
-		"dream":           Dream{MaxNewTokens: 12, Steps: 7, Eps: 1e-3, Alg: Entropy, TopP: 0.9, MaskID: 11},
+		// A proposed mask would change the mean number of masks.
+		"dream":           Dream{MaxNewTokens: 12, Steps: 7, Eps: 1e-3, Alg: Entropy, TopP: 0.9, MaskID: 11, SuppressMask: true},
 		"dream threshold": Dream{MaxNewTokens: 12, Steps: 4, Eps: 1e-3, Alg: ConfidenceThreshold, Threshold: 0.4, TopP: 1, MaskID: 11},
 	} {
 		batch, err := s.Generate(t.Context(), prompts, asForward(t, model))
@@ -399,32 +382,42 @@ func sampleOnce(t *testing.T, s sampler, rows int, logits []float32) []int {
 }
 
 func TestTemperatureSamples(t *testing.T) {
-	logits := []float32{1, 2, 0.5, -1, 3, 9} // 5 is the mask
+	logits := []float32{1, 2, 0.5, -1, 3, 2.5} // 5 is the mask
 	const rows = 20_000
-	for _, temperature := range []float64{0.5, 1, 2.5} {
-		scaled := make([]float64, 5)
-		for v := range scaled {
-			scaled[v] = float64(logits[v]) / temperature
-		}
-		want := append(naiveSoftmax(scaled), 0)
-		other := append(naiveSoftmax([]float64{1.2, 2, 0.5, -1, 3}), 0)
-		for name, s := range map[string]sampler{
-			"llada": LLaDA{Steps: 1, GenLength: 1, BlockLength: 1, Temperature: temperature, MaskID: 5, Seed: 11},
-			"dream": Dream{MaxNewTokens: 1, Steps: 1, Eps: 1e-3, Alg: MaskgitPlus, Temperature: temperature, TopP: 1, MaskID: 5, Seed: 11},
-		} {
-			counts := sampleOnce(t, s, rows, logits)
-			if x := chiSquare(counts, want); x > 1 {
-				t.Errorf("%s at temperature %v: counts %v are %.1f times the limit from %v", name, temperature, counts, x, want)
+	for _, suppress := range []bool{false, true} {
+		// distribution returns softmax(l/t), without the mask if it is suppressed.
+		distribution := func(l []float64, t float64) []float64 {
+			scaled := make([]float64, len(l))
+			for v := range l {
+				scaled[v] = l[v] / t
 			}
-			if x := chiSquare(counts, other); temperature == 1 && x < 1 {
-				t.Errorf("%s: the test cannot tell %v from %v", name, want, other)
+			if suppress {
+				scaled[5] = math.Inf(-1)
+			}
+			return naiveSoftmax(scaled)
+		}
+		for _, temperature := range []float64{0.5, 1, 2.5} {
+			want := distribution(widen(logits), temperature)
+			other := distribution([]float64{1.2, 2, 0.5, -1, 3, 2.5}, temperature)
+			for name, s := range map[string]sampler{
+				"llada": LLaDA{Steps: 1, GenLength: 1, BlockLength: 1, Temperature: temperature, MaskID: 5, SuppressMask: suppress, Seed: 11},
+				"dream": Dream{MaxNewTokens: 1, Steps: 1, Eps: 1e-3, Alg: MaskgitPlus, Temperature: temperature, TopP: 1, MaskID: 5, SuppressMask: suppress, Seed: 11},
+			} {
+				counts := sampleOnce(t, s, rows, logits)
+				if x := chiSquare(counts, want); x > 1 {
+					t.Errorf("%s at temperature %v, mask suppressed %v: counts %v are %.1f times the limit from %v", name, temperature, suppress, counts, x, want)
+				}
+				if x := chiSquare(counts, other); temperature == 1 && x < 1 {
+					t.Errorf("%s, mask suppressed %v: the test cannot tell %v from %v", name, suppress, want, other)
+				}
 			}
 		}
-	}
-	truncated := Dream{MaxNewTokens: 1, Steps: 1, Eps: 1e-3, Temperature: 1, TopP: 1, TopK: 3, MaskID: 5, Seed: 11}
-	p := naiveSoftmax([]float64{math.Inf(-1), 2, math.Inf(-1), math.Inf(-1), 3, math.Inf(-1)}) // the mask is one of the three
-	if x := chiSquare(sampleOnce(t, truncated, rows, logits), p); x > 1 {
-		t.Errorf("top_k 3: counts are %.1f times the limit from %v", x, p)
+		truncated := Dream{MaxNewTokens: 1, Steps: 1, Eps: 1e-3, Temperature: 1, TopP: 1, TopK: 3, MaskID: 5, SuppressMask: suppress, Seed: 11}
+		never := math.Inf(-1)
+		want := distribution([]float64{never, 2, never, never, 3, 2.5}, 1) // the mask is one of the three
+		if x := chiSquare(sampleOnce(t, truncated, rows, logits), want); x > 1 {
+			t.Errorf("top_k 3, mask suppressed %v: counts are %.1f times the limit from %v", suppress, x, want)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func naiveOrder(x []float64) []int {
 	return order
 }
 
-// naiveBest returns the first largest entry other than skip.
+// naiveBest returns the first largest entry other than skip, which may be none.
 func naiveBest(x []float64, skip int32) int {
 	for _, v := range naiveOrder(x) {
 		if v != int(skip) {
@@ -65,11 +65,16 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 	for i := range x {
 		isPrompt[i] = x[i] != o.MaskID
 	}
+	never := int32(none)
+	if o.SuppressMask || o.Threshold > 0 {
+		never = o.MaskID
+	}
 	var history [][]int32
 	blocks := o.GenLength / o.BlockLength
 	for b := range blocks {
-		hi := len(prompt) + (b+1)*o.BlockLength
-		n := count(x[:hi], o.MaskID)
+		lo := len(prompt) + b*o.BlockLength
+		hi := lo + o.BlockLength
+		n := count(x[lo:hi], o.MaskID)
 		for i := 0; ; i++ {
 			if o.Threshold == 0 && i == o.Steps/blocks || o.Threshold > 0 && count(x[:hi], o.MaskID) == 0 {
 				break
@@ -92,7 +97,7 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 				if o.LogitsEOSInf {
 					z[o.EOSID] = math.Inf(-1)
 				}
-				best := naiveBest(z, o.MaskID)
+				best := naiveBest(z, never)
 				if o.ConfidenceEOSEoTInf {
 					z[o.EOSID], z[o.EoTID] = math.Inf(-1), math.Inf(-1)
 				}
@@ -135,6 +140,10 @@ func naiveDream(o Dream, prompts [][]int32, logits func([]int32, int) []float32)
 	for i := range t {
 		t[i] = 1 + (o.Eps-1)*float64(i)/float64(o.Steps)
 	}
+	never := int32(none)
+	if o.SuppressMask || o.Alg == ConfidenceThreshold {
+		never = o.MaskID
+	}
 	refused := make([]int, len(prompts))
 	var history [][][]int32
 	for i := 0; ; i++ {
@@ -167,7 +176,7 @@ func naiveDream(o Dream, prompts [][]int32, logits func([]int32, int) []float32)
 					}
 				}
 				p = naiveSoftmax(l)
-				best := naiveBest(widen(logits(row, max(pos-1, 0))), o.MaskID)
+				best := naiveBest(widen(logits(row, max(pos-1, 0))), never)
 				x0[pos] = int32(best)
 				c := float32(p[best])
 				switch o.Alg {
@@ -242,6 +251,7 @@ func TestLLaDAEqualsReference(t *testing.T) {
 			CFGScale:            rapid.SampledFrom([]float64{0, 0.7, 2}).Draw(t, "cfg"),
 			Threshold:           rapid.SampledFrom([]float64{0, 0, 0.2, 0.5, 1}).Draw(t, "threshold"),
 			MaskID:              rapid.Int32Range(0, vocab-1).Draw(t, "mask"),
+			SuppressMask:        rapid.Bool().Draw(t, "suppress mask"),
 			LogitsEOSInf:        rapid.Bool().Draw(t, "logits eos"),
 			ConfidenceEOSEoTInf: rapid.Bool().Draw(t, "confidence eos"),
 		}
@@ -250,16 +260,12 @@ func TestLLaDAEqualsReference(t *testing.T) {
 
 		var tr trace
 		o.OnStep = tr.onStep
-		total, err := o.TotalSteps(prompts)
-		if err != nil {
-			t.Fatal(err)
-		}
 		model := noiseLogits(vocab)
 		got, err := o.Generate(t.Context(), prompts, asForward(t, model))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.check(t, prompts, o.MaskID, total, o.Threshold == 0, got)
+		tr.check(t, o, prompts, got)
 		for b, prompt := range prompts {
 			want := naiveLLaDA(o, prompt, model)
 			if o.Threshold > 0 {
@@ -286,11 +292,12 @@ func TestDreamEqualsReference(t *testing.T) {
 			Steps:        rapid.IntRange(1, 14).Draw(t, "steps"),
 			// None makes a count of transfers an exact integer, where the reference here,
 			// in float64, could be on the other side of it.
-			Eps:    rapid.SampledFrom([]float64{1e-3, 0.0537, 0.3917}).Draw(t, "eps"),
-			Alg:    rapid.SampledFrom([]Alg{MaskgitPlus, TopkMargin, Entropy, ConfidenceThreshold}).Draw(t, "alg"),
-			TopP:   rapid.SampledFrom([]float64{1, 0.9, 0.5, 0.1}).Draw(t, "top p"),
-			TopK:   rapid.SampledFrom([]int{0, 1, 3, 20}).Draw(t, "top k"),
-			MaskID: rapid.Int32Range(0, vocab-1).Draw(t, "mask"),
+			Eps:          rapid.SampledFrom([]float64{1e-3, 0.0537, 0.3917}).Draw(t, "eps"),
+			Alg:          rapid.SampledFrom([]Alg{MaskgitPlus, TopkMargin, Entropy, ConfidenceThreshold}).Draw(t, "alg"),
+			TopP:         rapid.SampledFrom([]float64{1, 0.9, 0.5, 0.1}).Draw(t, "top p"),
+			TopK:         rapid.SampledFrom([]int{0, 1, 3, 20}).Draw(t, "top k"),
+			MaskID:       rapid.Int32Range(0, vocab-1).Draw(t, "mask"),
+			SuppressMask: rapid.Bool().Draw(t, "suppress mask"),
 		}
 		holes := rapid.Bool().Draw(t, "holes")
 		if o.Alg == ConfidenceThreshold {
@@ -301,16 +308,12 @@ func TestDreamEqualsReference(t *testing.T) {
 
 		var tr trace
 		o.OnStep = tr.onStep
-		total, err := o.TotalSteps(prompts)
-		if err != nil {
-			t.Fatal(err)
-		}
 		model := noiseLogits(vocab)
 		got, err := o.Generate(t.Context(), prompts, asForward(t, model))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.check(t, prompts, o.MaskID, total, o.Alg != ConfidenceThreshold, got)
+		tr.check(t, o, prompts, got)
 		if diff := cmp.Diff(naiveDream(o, prompts, model), tr.ids); diff != "" {
 			t.Errorf("sequences after each step (-want +got):\n%s", diff)
 		}

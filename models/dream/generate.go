@@ -34,7 +34,8 @@ type GenerateOptions struct {
 	TopK        int     // 0 is all
 
 	// SuppressMask never predicts the mask token. The published code may, and leaves
-	// masks in its output where a model does.
+	// masks in its output where a model does. "confidence_threshold" always
+	// suppresses it.
 	SuppressMask bool
 
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
@@ -43,6 +44,8 @@ type GenerateOptions struct {
 
 	Seed   uint64
 	OnStep func(Progress) // called after every step; may be nil
+
+	complete bool // made by Options
 }
 
 // Progress describes a denoising step.
@@ -82,8 +85,14 @@ func parseGeneration(data []byte) (o GenerateOptions, err error) {
 	return o, nil
 }
 
-// Options returns o with the defaults filled in.
+// Options returns o with the defaults filled in. The result is complete: a field
+// set to zero afterwards, such as a Temperature that generation_config.json gives,
+// stays zero.
 func (m *Model) Options(o GenerateOptions) GenerateOptions {
+	if o.complete {
+		return o
+	}
+	o.complete = true
 	d := m.defaults
 	if o.InfillOnly {
 		o.MaxNewTokens = 0
@@ -171,6 +180,6 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if err != nil {
 		return mem, fmt.Errorf("dream: %w", err)
 	}
-	mem.Weights = m.weights.bytes
+	mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
 	return mem, nil
 }

@@ -28,7 +28,10 @@ type GenerateOptions struct {
 	Threshold, Factor float64
 
 	// SuppressMask never predicts the mask token. The published code may, and leaves
-	// masks in its output where a model does.
+	// masks in its output where a model does. Decoding by Threshold or Factor always
+	// suppresses it. Masks inside the prompt are candidates too, but not counted, so
+	// that as many positions stay masked, again as in the published code; only
+	// decoding by Threshold or Factor fills all of them.
 	SuppressMask bool
 
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
@@ -40,6 +43,8 @@ type GenerateOptions struct {
 
 	Seed   uint64         // of temperature and random remasking
 	OnStep func(Progress) // called after every step; may be nil
+
+	complete bool // made by Options
 }
 
 // Progress describes a denoising step.
@@ -66,8 +71,14 @@ func parseGeneration(data []byte) (o GenerateOptions, err error) {
 	return GenerateOptions{GenLength: j.GenLength, BlockLength: j.BlockLength, Steps: j.Steps, Temperature: j.Temperature}, nil
 }
 
-// Options returns o with the defaults filled in.
+// Options returns o with the defaults filled in. The result is complete: a field
+// set to zero afterwards, such as a Temperature that generation_config.json gives,
+// stays zero.
 func (m *Model) Options(o GenerateOptions) GenerateOptions {
+	if o.complete {
+		return o
+	}
+	o.complete = true
 	d := m.defaults
 	if o.GenLength == 0 {
 		o.GenLength = d.GenLength
@@ -158,6 +169,6 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if err != nil {
 		return mem, fmt.Errorf("llada: %w", err)
 	}
-	mem.Weights = m.weights.bytes
+	mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
 	return mem, nil
 }

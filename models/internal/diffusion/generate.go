@@ -43,14 +43,14 @@ type Progress struct {
 	IDs    [][]int32
 	Prompt int
 
-	Committed int // tokens decided in this step, over all sequences
+	Committed int // tokens written in this step, over all sequences; a predicted mask counts
 }
 
 // Result is one finished (or interrupted) generation.
 type Result struct {
 	PromptIDs    []int32
-	OutputIDs    []int32 // what was generated behind the prompt; still masked where interrupted
-	Filled       []int32 // prompt and output together, masks inside the prompt filled
+	OutputIDs    []int32 // behind the prompt; masked where interrupted, or where the model predicted the mask
+	Filled       []int32 // prompt and output together; masks inside the prompt may be filled
 	Steps        int     // denoising steps done
 	Forwards     int     // forward passes; a guided one counts once
 	RefreshSteps []int   // 1-based

@@ -8,7 +8,7 @@ import (
 
 // Memory is what a run takes, in bytes.
 type Memory struct {
-	Weights   int64 // of the checkpoint, mapped: shared between processes
+	Weights   int64 // of the checkpoint, as far as it is read; mapped: shared between processes
 	Workspace int64 // activations of a block, scores of a refresh, and logits
 	Columns   int64 // column tables of all layers
 }
@@ -32,4 +32,20 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 	refreshes, columns := ctl.PlanBytes(g)
 	ws, err := op.Rehearse(g, refreshes)
 	return Memory{Workspace: ws, Columns: columns}, err
+}
+
+// pageRun is about how much of a mapped file comes into memory around a byte
+// that is read: Linux maps 64 KiB, or the whole of a larger unit of its cache.
+const pageRun = 128 << 10
+
+// TouchedWeights returns how many bytes of weights a run over tokens tokens
+// brings into memory. Of the embedding table, unless it is the head too, that
+// depends on which tokens they are: between next to nothing and a run of pages for
+// each. The middle is taken.
+func TouchedWeights(weights int64, embed *op.Weight, tied bool, tokens int) int64 {
+	if tied {
+		return weights
+	}
+	table := int64(len(embed.Data))
+	return weights - table + min(table, int64(tokens)*pageRun)/2
 }
