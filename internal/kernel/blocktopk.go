@@ -72,7 +72,7 @@ func (w *scratch) topBlocks(scores, valid []float32, block, k int) []uint32 {
 		}
 	}
 	w.chosen = sized(&w.chosen, Words(len(w.order)))
-	selectTop(w.chosen, w.order, k)
+	w.selectTop(w.chosen, w.order, k)
 	return w.chosen
 }
 

@@ -93,12 +93,12 @@ func (w *scratch) backward(t *tile, g *gradient) {
 	for b := range t.blocks() {
 		start := b * blockKeys
 		rows := min(blockKeys, keys-start)
-		var normalize [lanes]float32
+		w.factors = [lanes]float32{}
 		for i := range count {
-			normalize[i] = panel.normalizer(i, w.maxima[b*lanes+i])
+			w.factors[i] = panel.normalizer(i, w.maxima[b*lanes+i])
 		}
 		p, dp := w.kept[start*lanes:], w.grad[start*lanes:]
-		active.scaleRows(p, rows, normalize[:])
+		active.scaleRows(p, rows, w.factors[:])
 		rowsV, ldv := gather(&w.v, v, t.dim, &t.keys, start, rows)
 		active.mulPanel(roundUp(rows, rowUnit), t.dim, rowsV, ldv, 1, panel.output, lanes, dp, lanes, false)
 		for j := range rows {

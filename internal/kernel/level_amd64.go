@@ -2,6 +2,8 @@
 
 package kernel
 
+//go:generate go run -C _gen . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg kernel
+
 import "golang.org/x/sys/cpu"
 
 // levels lists what this machine can run, fastest first. Package cpu reports an

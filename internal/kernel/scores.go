@@ -115,16 +115,16 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 			}
 		}
 		for b := range blocks {
-			var weight [lanes]float32
+			w.factors = [lanes]float32{}
 			seen := w.maxima[(p*blocks+b)*lanes:]
 			for i := range count {
 				if m.takes(first + i) {
-					weight[i] = panel.normalizer(i, seen[i]) / float32(m.count)
+					w.factors[i] = panel.normalizer(i, seen[i]) / float32(m.count)
 				}
 			}
 			start := b * blockKeys
 			rows := min(blockKeys, keys-start)
-			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), weight[:])
+			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), w.factors[:])
 			for j, x := range w.column[:rows] {
 				scores[t.keys.at(start+j)-lo] += x
 			}

@@ -107,7 +107,7 @@ func (t *tile) queries(p int) (first, count int) {
 }
 
 // panel is the state of up to 32 queries while they walk over the keys. Unused
-// lanes hold zeros and are never read.
+// lanes compute with a query of zeros; their results are never read.
 type panel struct {
 	query  []float32          // [D, lanes], scaled
 	output []float32          // [D padded, lanes], not yet divided by the sum
@@ -258,11 +258,10 @@ func (w *scratch) store(out, lse []float32, t *tile) {
 		first, count := t.queries(p)
 		dst := out[first*t.dim:]
 		if t.keys.len() > 0 {
-			var inverse [lanes]float32
 			for i, sum := range panel.sum() {
-				inverse[i] = 1 / sum
+				w.factors[i] = 1 / sum
 			}
-			active.scaleRows(panel.output, dimPad, inverse[:])
+			active.scaleRows(panel.output, dimPad, w.factors[:])
 			transpose(dst, t.dim, panel.output, lanes, t.dim, count, 1)
 		}
 		for i := range count {

@@ -13,7 +13,7 @@ func TopK(bits []uint32, scores []float32, k int) {
 	w := getScratch()
 	defer putScratch(w)
 	order := w.rank(scores, nil)
-	selectTop(bits, order, k)
+	w.selectTop(bits, order, k)
 }
 
 // TopKRows is TopK for rows of n scores each: bits [rows, Words(n)], scores
@@ -24,7 +24,7 @@ func TopKRows(bits []uint32, scores []float32, rows, n int, k func(row int) int,
 	checkRows("TopKRows", bits, scores, rows, n)
 	parallel(rows, func(w *scratch, r int) {
 		order := w.rank(scores[r*n:][:n], validRow("TopKRows", valid, r, n))
-		selectTop(bits[r*Words(n):][:Words(n)], order, k(r))
+		w.selectTop(bits[r*Words(n):][:Words(n)], order, k(r))
 	})
 }
 
@@ -65,64 +65,75 @@ func (w *scratch) rank(scores, valid []float32) []uint32 {
 const rankNaN = 1
 
 // rank maps a float32 to a uint32 that compares the same. IEEE 754 orders floats
-// of one sign as their bits, so the sign bit is flipped for positive numbers and
-// everything for negative ones. -0 counts as 0.
+// of one sign as their bits, so positive numbers get their sign bit flipped and
+// negative ones all bits. -0 counts as 0.
 func rank(f float32) uint32 {
 	if f != f {
 		return rankNaN
 	}
 	b := math.Float32bits(f + 0) // -0 + 0 = 0
-	if b>>31 == 0 {
-		return b | 1<<31
-	}
-	return ^b
+	return b ^ (uint32(int32(b)>>31) | 1<<31)
 }
 
 // selectTop sets the bits of the k largest non-zero ranks, smaller index first
-// among equals, and clears all others. It looks for the k-th largest rank digit
-// by digit: a histogram of the leading digit says which value of the digit the
-// k-th has and how many ranks lie above it.
-func selectTop(bits, order []uint32, k int) {
+// among equals, and clears all others. It has no branch that depends on a single
+// rank, since such branches are unpredictable.
+func (w *scratch) selectTop(bits, order []uint32, k int) {
 	clear(bits)
-	candidates := 0
+	candidates := len(order)
 	for _, r := range order {
-		if r != 0 {
-			candidates++
-		}
+		candidates -= int(equal(r, 0))
 	}
 	k = min(k, candidates)
 	if k <= 0 {
 		return
 	}
-	var threshold, mask uint32
-	remaining := k
+	threshold, above := w.kthLargest(order, k)
+	for i := range bits {
+		var word uint32
+		for b, r := range order[32*i : min(32*i+32, len(order))] {
+			word |= less(threshold, r) << (b % 32)
+		}
+		bits[i] = word
+	}
+	for i := 0; above < k; i++ {
+		if order[i] == threshold {
+			bits[i/32] |= 1 << (i % 32)
+			above++
+		}
+	}
+}
+
+// less is 1 if x < y, else 0.
+func less(x, y uint32) uint32 { return uint32((uint64(x) - uint64(y)) >> 63) }
+
+// equal is 1 if x == y, else 0.
+func equal(x, y uint32) uint32 { return 1 ^ less(x, y) ^ less(y, x) }
+
+// kthLargest finds the k-th largest of order, 1 <= k <= len(order), and the
+// number of larger ones. It goes digit by digit: a histogram of the leading
+// digit tells the digit of the k-th, and only the ranks with that digit go on.
+func (w *scratch) kthLargest(order []uint32, k int) (threshold uint32, above int) {
+	w.ties = sized(&w.ties, len(order))
+	ties := order
 	for _, digit := range [...]struct{ shift, width int }{{21, 11}, {10, 11}, {0, 10}} {
 		var histogram [1 << 11]int32
-		digitMask := uint32(1)<<digit.width - 1
-		for _, r := range order {
-			if r&mask == threshold {
-				histogram[r>>digit.shift&digitMask]++
-			}
+		mask := uint32(1)<<digit.width - 1
+		for _, r := range ties {
+			histogram[r>>digit.shift&mask]++
 		}
-		value := digitMask
-		for remaining > int(histogram[value]) {
-			remaining -= int(histogram[value])
+		value := mask
+		for above+int(histogram[value]) < k {
+			above += int(histogram[value])
 			value--
 		}
 		threshold |= value << digit.shift
-		mask |= digitMask << digit.shift
-	}
-	// remaining of the ranks equal to threshold belong to the selection.
-	for i, r := range order {
-		if r < threshold {
-			continue
+		n := uint32(0)
+		for _, r := range ties {
+			w.ties[n] = r // n never overtakes the position of r
+			n += equal(r>>digit.shift&mask, value)
 		}
-		if r == threshold {
-			if remaining == 0 {
-				continue
-			}
-			remaining--
-		}
-		bits[i/32] |= 1 << (i % 32)
+		ties = w.ties[:n]
 	}
+	return threshold, above
 }

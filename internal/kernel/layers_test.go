@@ -1,0 +1,262 @@
+package kernel_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+)
+
+func TestLinear(t *testing.T) {
+	for _, s := range []struct{ rows, in, out int }{
+		{1, 1, 1}, {1, 64, 33}, {2, 7, 5}, {7, 8, 31}, {8, 8, 32}, {9, 20, 40},
+		{40, 256, 32}, {33, 257, 130}, {130, 600, 9}, {530, 16, 7}, {3, 16, 300},
+	} {
+		for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+			r := newRand(uint64(s.rows*s.in + s.out))
+			w := newMatrix(t, s.out, s.in, d, normal(r, s.out*s.in, 1))
+			// Files do not align their tensors.
+			w.Data = append(make([]byte, 1, 1+len(w.Data)), w.Data...)[1:]
+			file := string(w.Data)
+			x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
+			for _, bias := range [][]float32{nil, bias} {
+				plain, want := ref.Linear[float32](x, s.rows, &w, bias), ref.Linear[float64](x, s.rows, &w, bias)
+				kernel.ForEachLevel(t, func(t *testing.T) {
+					y, intact := guarded(t, s.rows*s.out)
+					kernel.Linear(y, x, s.rows, &w, bias)
+					compare(t, d.String(), y, plain, want)
+					intact()
+				})
+			}
+			if string(w.Data) != file {
+				t.Fatal("Linear wrote to the weights")
+			}
+		}
+	}
+	kernel.Linear(nil, nil, 0, &kernel.Matrix{Rows: 1, Cols: 1, Data: make([]byte, 4)}, nil)
+}
+
+// TestLinearExact checks against integers, which float32 adds without error.
+func TestLinearExact(t *testing.T) {
+	const rows, in, out = 11, 300, 45
+	values := make([]float32, out*in)
+	for i := range values {
+		values[i] = float32(i%13 - 6)
+	}
+	x := make([]float32, rows*in)
+	for i := range x {
+		x[i] = float32(i%7 - 3)
+	}
+	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+		w := newMatrix(t, out, in, d, values)
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			y := make([]float32, rows*out)
+			kernel.Linear(y, x, rows, &w, nil)
+			for i := range y {
+				want := 0
+				for p := range in {
+					want += ((i/out*in+p)%7 - 3) * ((i%out*in+p)%13 - 6)
+				}
+				if y[i] != float32(want) {
+					t.Fatalf("%v: y[%d] = %g, want %d", d, i, y[i], want)
+				}
+			}
+		})
+	}
+}
+
+// TestLinearNaN checks that a NaN or an infinity stays in its own row of x and
+// its own row of w.
+func TestLinearNaN(t *testing.T) {
+	const rows, in, out = 10, 40, 37
+	r := newRand(5)
+	values, x := normal(r, out*in, 1), normal(r, rows*in, 1)
+	values[4*in+3] = float32(math.NaN())
+	x[7*in+9] = float32(math.Inf(1))
+	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+		w := newMatrix(t, out, in, d, values)
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			y := make([]float32, rows*out)
+			kernel.Linear(y, x, rows, &w, nil)
+			for i := range y {
+				row, col := i/out, i%out
+				isNaN, isInf := y[i] != y[i], math.IsInf(float64(y[i]), 0)
+				if isNaN != (col == 4) || isInf != (row == 7 && col != 4) {
+					t.Fatalf("%v: y[%d,%d] = %g", d, row, col, y[i])
+				}
+			}
+		})
+	}
+}
+
+func TestNewMatrix(t *testing.T) {
+	for _, c := range []struct {
+		rows, cols int
+		d          kernel.DType
+		bytes      int
+		want       string // "" = no error
+	}{
+		{2, 3, kernel.F32, 24, ""},
+		{2, 3, kernel.BF16, 12, ""},
+		{2, 3, kernel.F16, 12, ""},
+		{2, 3, kernel.BF16, 13, "matrix [2 3] of BF16 needs 12 bytes, got 13"},
+		{0, 3, kernel.F32, 0, "matrix [0 3]: sizes must be positive"},
+		{2, 3, kernel.DType(9), 24, "element type DType(9), must be F32, BF16 or F16"},
+		{math.MaxInt, math.MaxInt, kernel.F32, 4, "overflows an int"},
+	} {
+		m, err := kernel.NewMatrix(c.rows, c.cols, c.d, make([]byte, c.bytes))
+		if c.want == "" {
+			if err != nil || m.Rows != c.rows || m.Cols != c.cols {
+				t.Errorf("[%d %d] %v: %+v, %v", c.rows, c.cols, c.d, m, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("[%d %d] %v: error %v, want one with %q", c.rows, c.cols, c.d, err, c.want)
+		}
+	}
+}
+
+func TestEmbed(t *testing.T) {
+	values := []float32{1, 2, 3, -4, 0.5, 1024, 0, 7, -0.125}
+	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+		w := newMatrix(t, 3, 3, d, values)
+		dst, intact := guarded(t, 12)
+		kernel.Embed(dst, []int32{2, 0, 2, 1}, &w)
+		want := []float32{0, 7, -0.125, 1, 2, 3, 0, 7, -0.125, -4, 0.5, 1024}
+		if !slices.Equal(dst, want) {
+			t.Errorf("%v: %v, want %v", d, dst, want)
+		}
+		intact()
+	}
+}
+
+// around checks numbers that were calculated elsewhere and printed with a
+// number of decimals.
+func around(t *testing.T, what string, got []float32, want ...float64) {
+	t.Helper()
+	for i, w := range want {
+		if math.Abs(float64(got[i])-w) > 1.5e-6*max(1, math.Abs(w)) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+			return
+		}
+	}
+}
+
+func TestRoPE(t *testing.T) {
+	for _, c := range []struct {
+		theta float64
+		pos   int32
+		want  []float64
+	}{
+		{5e5, 0, []float64{1, 2, 3, 4}},
+		{5e5, 1, []float64{-1.984111, 1.994341, 2.462378, 4.002824}},
+		{5e5, 2, []float64{-3.144039, 1.988678, -0.339143, 4.005641}},
+		{5e5, 100, []float64{2.381416, 1.416232, 2.080591, 4.241967}},
+		{1e6, 1, []float64{-1.984111, 1.995999, 2.462378, 4.001998}},
+		{1e6, 100, []float64{2.381416, 1.590675, 2.080591, 4.179683}},
+		{1e4, 1, []float64{-1.984111, 1.959901, 2.462378, 4.019800}},
+	} {
+		got := make([]float32, 4)
+		kernel.RoPE(got, []float32{1, 2, 3, 4}, []int32{c.pos}, 1, 1, 1, 4, c.theta)
+		around(t, "RoPE", got, c.want...)
+	}
+}
+
+// TestRoPELayout checks where heads and positions go: with position 0 RoPE is
+// SplitHeads, and each (batch, position) uses its own entry of pos.
+func TestRoPELayout(t *testing.T) {
+	const batch, n, heads, dim = 2, 3, 2, 4
+	x := normal(newRand(6), batch*n*heads*dim, 1)
+	split, rotated := make([]float32, len(x)), make([]float32, len(x))
+	kernel.SplitHeads(split, x, batch, n, heads, dim)
+	kernel.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
+	sameBits(t, "RoPE at 0", rotated, split)
+
+	pos := []int32{3, 0, 5, 1, 1, 9}
+	kernel.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
+	for b := range batch {
+		for h := range heads {
+			for i := range n {
+				one := make([]float32, dim)
+				at := ((b*heads+h)*n + i) * dim
+				kernel.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
+				sameBits(t, "RoPE", rotated[at:][:dim], one)
+			}
+		}
+	}
+}
+
+func TestSplitAndMergeHeads(t *testing.T) {
+	const batch, n, heads, dim = 2, 3, 4, 5
+	x := normal(newRand(7), batch*n*heads*dim, 1)
+	split, merged := make([]float32, len(x)), make([]float32, len(x))
+	kernel.SplitHeads(split, x, batch, n, heads, dim)
+	// Element (b, i, h, d) of x.
+	if b, i, h, d := 1, 2, 3, 4; split[((b*heads+h)*n+i)*dim+d] != x[((b*n+i)*heads+h)*dim+d] {
+		t.Error("SplitHeads moved an element to a wrong place")
+	}
+	kernel.MergeHeads(merged, split, batch, n, heads, dim)
+	sameBits(t, "MergeHeads of SplitHeads", merged, x)
+}
+
+func TestRMSNorm(t *testing.T) {
+	got := make([]float32, 8)
+	kernel.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
+	around(t, "RMSNorm", got, 0.365148, 0.365148, 2.190889, 1.460593, 0.365148, 0.365148, 2.190889, 1.460593)
+
+	x := []float32{1, 2, 3, 4}
+	kernel.RMSNorm(x, x, []float32{1, 1, 1, 1}, 1e-5)
+	around(t, "RMSNorm in place", x, 0.36514813, 2*0.36514813, 3*0.36514813, 4*0.36514813)
+
+	zeros := []float32{0, 0}
+	kernel.RMSNorm(zeros, zeros, []float32{1, 1}, 1e-6)
+	around(t, "RMSNorm of zeros", zeros, 0, 0)
+
+	large := []float32{1e30, -1e30} // squares overflow float32
+	kernel.RMSNorm(large, large, []float32{1, 1}, 1e-6)
+	around(t, "RMSNorm of large values", large, 1, -1)
+
+	nan := []float32{float32(math.NaN()), 1, 1, 1}
+	kernel.RMSNorm(nan, nan, []float32{1, 1}, 1e-6)
+	if nan[0] == nan[0] || nan[1] == nan[1] || nan[2] != nan[3] || nan[2] != nan[2] {
+		t.Errorf("RMSNorm of a row with NaN and one without: %v", nan)
+	}
+	kernel.RMSNorm(nil, nil, nil, 0)
+}
+
+func TestSwiGLU(t *testing.T) {
+	gate := []float32{-2, -1, 0, 1, 2, -200, 200}
+	up := []float32{1, 1, 1, 1, 1, 1, 1}
+	kernel.SwiGLU(gate, gate, up)
+	around(t, "SwiGLU", gate, -0.238406, -0.268941, 0, 0.731059, 1.761594, 0, 200)
+
+	r := newRand(8)
+	gate, up = normal(r, 40000, 5), normal(r, 40000, 1)
+	kernel.SwiGLU(up, gate, clone(up))
+	want := normal(newRand(8), 80000, 1)[40000:]
+	for i, g := range gate {
+		exact := float64(g) / (1 + math.Exp(-float64(g))) * float64(want[i])
+		if math.Abs(float64(up[i])-exact) > 1e-6*math.Abs(exact) {
+			t.Fatalf("SwiGLU(%g, %g) = %g, want %g", g, want[i], up[i], exact)
+		}
+	}
+	nan := []float32{float32(math.NaN())}
+	if kernel.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
+		t.Errorf("SwiGLU of NaN = %g", nan[0])
+	}
+}
+
+func TestAdd(t *testing.T) {
+	a, b := []float32{1, 2, 3}, []float32{10, 20, 30}
+	kernel.Add(a, a, b)
+	if !slices.Equal(a, []float32{11, 22, 33}) {
+		t.Errorf("a += b gave %v", a)
+	}
+	kernel.Add(b, a, b)
+	if !slices.Equal(b, []float32{21, 42, 63}) {
+		t.Errorf("b = a + b gave %v", b)
+	}
+	kernel.Add(nil, nil, nil)
+}
