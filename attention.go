@@ -45,7 +45,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	case q == nil || k == nil || v == nil:
 		return nil, fmt.Errorf("pulsecol: %s: q, k and v must not be nil", l.path)
-	case q.Dims() != 4:
+	case len(q.Shape()) != 4:
 		return nil, fmt.Errorf("pulsecol: %s: q has shape %v, want [B H N D]", l.path, q.Shape())
 	}
 	p := op.AttentionParams{

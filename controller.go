@@ -161,8 +161,12 @@ func (c *Controller) begin() error {
 	case c.done >= c.total:
 		return fmt.Errorf("%w (%d of %d)", ErrFinished, c.done, c.total)
 	}
-	c.lastMode = c.mode(c.done + 1)
-	c.step.Begin(c.lastMode)
+	m := c.mode(c.done + 1)
+	if m > Reuse {
+		return fmt.Errorf("%w: Schedule %v gives %v for step %d of %d", ErrConfig, c.cfg.Schedule, m, c.done+1, c.total)
+	}
+	c.lastMode = m
+	c.step.Begin(m)
 	return nil
 }
 

@@ -88,7 +88,16 @@ func (m *Machine) RunAll() error {
 		m.ws.Reset()
 	}
 	m.ran = true
-	return m.ctl.end(m.vm.RunAll())
+	return m.ctl.end(cause(m.vm.RunAll()))
+}
+
+// cause returns the error inside that of a tape machine, which has no Unwrap and
+// so would hide op's errors from errors.Is.
+func cause(err error) error {
+	if vmErr, ok := err.(interface{ Err() error }); ok {
+		return vmErr.Err()
+	}
+	return err
 }
 
 // Step is RunAll followed by Reset.

@@ -2,6 +2,7 @@ package pulsecol
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/pulsecol/pulsecol/op"
 )
@@ -100,8 +101,8 @@ func (p Streaming) validate() error {
 }
 
 func (p SparseD) validate() error {
-	if !(p.ScoreScale >= 0) {
-		return fmt.Errorf("ScoreScale is %v, want a number above 0 (or 0 for the attention's scale)", p.ScoreScale)
+	if !(p.ScoreScale >= 0) || math.IsInf(p.ScoreScale, 0) {
+		return fmt.Errorf("ScoreScale is %v, want a finite number above 0 (or 0 for the attention's scale)", p.ScoreScale)
 	}
 	if err := nonNegative("Generation", p.Generation); err != nil {
 		return err

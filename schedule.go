@@ -81,7 +81,7 @@ func (s Random) Mode(step, total int) Mode {
 		return refreshIf(step == 1)
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(total)))
-	for _, at := range rng.Perm(w - 1)[:min(refreshes, w)-1] {
+	for _, at := range rng.Perm(w - 1)[:max(1, min(refreshes, w))-1] {
 		if at+2 == step {
 			return Refresh
 		}
@@ -158,7 +158,7 @@ func validWindow(share float64, refreshes int) error {
 
 // window is the number of steps in which refreshes may fall.
 func window(share float64, total int) int {
-	return max(1, floorShare(orDefault(share, 0.3), total))
+	return max(1, min(total, floorShare(orDefault(share, 0.3), total)))
 }
 
 // floorShare is ⌊share·total⌋ of the decimal number share was written as:

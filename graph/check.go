@@ -20,11 +20,14 @@ import (
 //     merges with any other that prints alike.
 func Check(g *gorgonia.ExprGraph) error {
 	errs := []error{op.Check(g)}
-	for _, n := range g.AllNodes() {
-		switch {
-		case n.Op() == nil && n.Name() == "":
+	// A node without a name of its own makes one up when asked, so ask the graph.
+	for _, n := range g.ByName("") {
+		if n.Op() == nil {
 			errs = append(errs, fmt.Errorf("graph: %w: input node %d of shape %v has no name; give it one with gorgonia.WithName", op.ErrGraph, n.ID(), n.Shape()))
-		case isConstant(n) && strings.ContainsAny(n.Name(), "⋯⋮"):
+		}
+	}
+	for _, n := range g.AllNodes() {
+		if isConstant(n) && strings.Contains(n.Name(), "...") {
 			errs = append(errs, fmt.Errorf("graph: %w: constant node %d of shape %v is named by its abbreviated value; give it a name of its own", op.ErrGraph, n.ID(), n.Shape()))
 		}
 	}

@@ -30,7 +30,7 @@ func Check(g *gorgonia.ExprGraph) error {
 			for it := g.To(n.ID()); it.Next(); {
 				reader := it.Node().(*gorgonia.Node)
 				if _, ours := reader.Op().(planned); !ours && !isRead(reader) {
-					errs = append(errs, fmt.Errorf("op: %w: %v reads the column table of %v, which Gorgonia may overwrite; use gorgonia.Read or the controller's Columns", ErrGraph, reader, top))
+					errs = append(errs, fmt.Errorf("op: %w: %v reads the column table of %v, which Gorgonia may overwrite; use the controller's Columns", ErrGraph, reader, top))
 				}
 			}
 		}

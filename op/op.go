@@ -155,6 +155,9 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 		if t.Dtype() != want.Of {
 			return nil, fmt.Errorf("%s: %w: input %d has dtype %v, want %v", b, ErrValue, i, t.Dtype(), want.Of)
 		}
+		if t.Dims() != want.Dims {
+			return nil, fmt.Errorf("%s: %w: input %d has shape %v, want %d dimensions", b, ErrValue, i, t.Shape(), want.Dims)
+		}
 		if t.RequiresIterator() || t.DataOrder().IsColMajor() {
 			return nil, fmt.Errorf("%s: %w: input %d of shape %v is a view or column-major, want contiguous rows", b, ErrValue, i, t.Shape())
 		}
@@ -186,12 +189,16 @@ func sameShape(a, b tensor.Shape) bool {
 // node of another operator of this package that hashes alike but is not equal
 // (another layer's state, another weight under the same name).
 func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error) {
+	first := -1 // with a graph; a constant has none until it is used
 	for i, in := range inputs {
-		if in == nil {
+		switch {
+		case in == nil:
 			return nil, fmt.Errorf("%s: %w: input %d is nil", o, ErrShape, i)
-		}
-		if in.Graph() != inputs[0].Graph() {
-			return nil, fmt.Errorf("%s: %w: inputs 0 and %d belong to different graphs", o, ErrShape, i)
+		case in.Graph() == nil:
+		case first < 0:
+			first = i
+		case in.Graph() != inputs[first].Graph():
+			return nil, fmt.Errorf("%s: %w: inputs %d and %d belong to different graphs", o, ErrShape, first, i)
 		}
 	}
 	defer recovered(o, &err)

@@ -138,7 +138,7 @@ func (s Selection) staticDensity(n int) float64 {
 	for i := range n {
 		first, last := max(0, i-s.Reach), min(n-1, i+s.Reach)
 		kept += last - first + 1
-		kept += min(sinks, first) // the sinks that the window does not hold
+		kept += min(sinks, first) + max(0, sinks-last-1) // the sinks before and behind the window
 	}
 	return float64(kept) / (float64(n) * float64(n))
 }

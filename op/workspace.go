@@ -127,26 +127,49 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("op: order of the graph: %w", err)
 	}
+	attends := map[*State]*gorgonia.Node{}
+	for _, n := range order {
+		if o, ok := n.Op().(*ColumnSparseAttn); ok && o.state != nil {
+			attends[o.state] = n
+		}
+	}
 	free, readers := map[int]int{}, map[*gorgonia.Node]int{}
 	var total int64
-	// Sort lists results before what they are made of; machines run it backwards.
-	for _, n := range slices.Backward(order) {
-		p, ok := n.Op().(planned)
-		if !ok {
-			continue
-		}
-		sc, ok := n.Op().(*ScoreCollect)
-		unused := ok && sc.state != nil && !refresh
-		size := n.Shape().TotalSize()
-		if r := p.planReaders(); r == keepForever {
+	take := func(n *gorgonia.Node) {
+		size, r := n.Shape().TotalSize(), n.Op().(planned).planReaders()
+		switch {
+		case r == keepForever:
 			total += 4 * int64(size)
-		} else if r > 0 && !unused {
+		case r > 0:
 			if free[size] > 0 {
 				free[size]--
 			} else {
 				total += 4 * int64(size)
 			}
 			readers[n] = r
+		}
+	}
+	// Sort lists results before what they are made of; machines run it backwards.
+	for _, n := range slices.Backward(order) {
+		if _, ok := n.Op().(planned); !ok {
+			continue
+		}
+		// In a refresh ScoreCollect makes the attention's output together with the
+		// scores; otherwise it makes neither.
+		switch o := n.Op().(type) {
+		case *ScoreCollect:
+			if attend := attends[o.state]; attend == nil {
+				take(n)
+			} else if refresh {
+				take(attend)
+				take(n)
+			}
+		case *ColumnSparseAttn:
+			if o.state == nil || !refresh {
+				take(n)
+			}
+		default:
+			take(n)
 		}
 		for it := g.From(n.ID()); it.Next(); {
 			child := it.Node().(*gorgonia.Node)

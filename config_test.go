@@ -1,0 +1,141 @@
+package pulsecol_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
+)
+
+// TestConfigValidate names every bad field and value.
+func TestConfigValidate(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	type c = pulsecol.Config
+	for _, tc := range []struct {
+		cfg  c
+		want string
+	}{
+		{c{Sparsity: 1.5}, "Sparsity is 1.5, want 0 <= Sparsity < 1"},
+		{c{Sparsity: 1}, "Sparsity is 1, want"},
+		{c{Sparsity: -0.1}, "Sparsity is -0.1"},
+		{c{Sparsity: nan}, "Sparsity is NaN"},
+		{c{GroupSize: -1}, "GroupSize is -1, want at least 1 (or 0 for 32)"},
+		{c{Scale: nan}, "Scale is NaN"},
+		{c{Scale: -1}, "Scale is -1"},
+		{c{Scale: inf}, "Scale is +Inf"},
+		{c{Device: 9}, "Device is Device(9), want auto, cpu or cuda"},
+		{c{Schedule: pulsecol.Uniform{Window: 2}}, "Window is 2, want 0 < Window <= 1"},
+		{c{Schedule: pulsecol.Uniform{Window: -0.5}}, "Window is -0.5"},
+		{c{Schedule: pulsecol.Uniform{Window: nan}}, "Window is NaN"},
+		{c{Schedule: pulsecol.Uniform{Refreshes: -1}}, "Refreshes is -1, want 1 to 16384"},
+		{c{Schedule: pulsecol.Uniform{Refreshes: 1 << 20}}, "Refreshes is 1048576"},
+		{c{Schedule: pulsecol.Random{Window: 2}}, "Window is 2"},
+		{c{Schedule: pulsecol.Random{Refreshes: -3}}, "Refreshes is -3"},
+		{c{Schedule: pulsecol.Power{Window: nan}}, "Window is NaN"},
+		{c{Schedule: pulsecol.Skip{Fraction: 1}}, "Fraction is 1, want 0 <= Fraction < 1"},
+		{c{Schedule: pulsecol.Skip{Fraction: -0.2}}, "Fraction is -0.2"},
+		{c{Schedule: pulsecol.Skip{Fraction: nan}}, "Fraction is NaN"},
+		{c{Pattern: pulsecol.Blocks{Size: -1}}, "Size is -1"},
+		{c{Pattern: pulsecol.SlidingWindow{Width: -1}}, "Width is -1"},
+		{c{Pattern: pulsecol.Streaming{Width: -7}}, "Width is -7"},
+		{c{Pattern: pulsecol.Streaming{SinkFraction: 1.1}}, "SinkFraction is 1.1"},
+		{c{Pattern: pulsecol.Streaming{SinkFraction: nan}}, "SinkFraction is NaN"},
+		{c{Pattern: pulsecol.SparseD{BlockSize: -128}}, "BlockSize is -128"},
+		{c{Pattern: pulsecol.SparseD{Generation: -1}}, "Generation is -1"},
+		{c{Pattern: pulsecol.SparseD{ScoreScale: -1}}, "ScoreScale is -1"},
+		{c{Pattern: pulsecol.SparseD{ScoreScale: nan}}, "ScoreScale is NaN"},
+		{c{Pattern: pulsecol.SparseD{ScoreScale: inf}}, "ScoreScale is +Inf"},
+	} {
+		for name, err := range map[string]error{"Validate": tc.cfg.Validate(), "NewController": second(pulsecol.NewController(tc.cfg))} {
+			if !errors.Is(err, pulsecol.ErrConfig) || !strings.Contains(fmt.Sprint(err), tc.want) {
+				t.Errorf("%s of %+v: got %v, want ErrConfig with %q", name, tc.cfg, err, tc.want)
+			}
+		}
+	}
+	for _, good := range []c{
+		{}, {Sparsity: math.Nextafter(1, 0)}, {Sparsity: 0.5, GroupSize: 1, Scale: 1e-30, Device: pulsecol.CPU},
+		{Pattern: pulsecol.Columns{}, Schedule: pulsecol.Always{}}, {Pattern: pulsecol.Blocks{}, Schedule: pulsecol.AlwaysDense{}},
+		{Pattern: pulsecol.Streaming{SinkFraction: 1}, Schedule: pulsecol.Random{Window: 1, Refreshes: 1}},
+		{Pattern: pulsecol.SparseD{}, Schedule: pulsecol.Skip{}}, {Schedule: custom(nil)},
+	} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// custom is a schedule of a user's own.
+type custom func(step, total int) pulsecol.Mode
+
+func (f custom) Mode(step, total int) pulsecol.Mode { return f(step, total) }
+
+// TestConfigValidateReportsAll: all problems at once, each wrapping ErrConfig.
+func TestConfigValidateReportsAll(t *testing.T) {
+	err := pulsecol.Config{
+		Sparsity: 2, GroupSize: -2, Scale: -2, Device: 7,
+		Pattern: pulsecol.Blocks{Size: -2}, Schedule: pulsecol.Skip{Fraction: 2},
+	}.Validate()
+	if got := strings.Count(fmt.Sprint(err), pulsecol.ErrConfig.Error()); got != 6 {
+		t.Errorf("%d problems reported, want 6: %v", got, err)
+	}
+}
+
+// TestDevice: asking for CUDA where there is none is an error; Auto falls back.
+func TestDevice(t *testing.T) {
+	if cudaop.Available() == nil {
+		t.Skip("this machine has CUDA")
+	}
+	err := pulsecol.Config{Device: pulsecol.CUDA}.Validate()
+	if !errors.Is(err, pulsecol.ErrConfig) || !strings.Contains(err.Error(), "Device is cuda, but CUDA is not available") {
+		t.Errorf("got %v", err)
+	}
+	ctl, err := pulsecol.NewController(pulsecol.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ctl.Config().Device; got != pulsecol.CPU {
+		t.Errorf("Auto became %v, want cpu", got)
+	}
+	if got := fmt.Sprint(pulsecol.Auto, pulsecol.CPU, pulsecol.CUDA, pulsecol.Device(9)); got != "auto cpu cuda Device(9)" {
+		t.Errorf("devices print as %s", got)
+	}
+}
+
+// TestConfigDefaults: Controller.Config shows what the zero values stand for.
+func TestConfigDefaults(t *testing.T) {
+	ctl, err := pulsecol.NewController(pulsecol.Config{Sparsity: 0.5, Device: pulsecol.CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pulsecol.Config{
+		Sparsity: 0.5, GroupSize: 32, Pattern: pulsecol.Columns{}, Schedule: pulsecol.Uniform{},
+		Device: pulsecol.CPU, Name: "pulsecol",
+	}
+	if got := ctl.Config(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestPatternStrings(t *testing.T) {
+	for want, p := range map[string]pulsecol.Pattern{
+		"columns":                     pulsecol.Columns{},
+		"blocks of 32":                pulsecol.Blocks{},
+		"blocks of 8":                 pulsecol.Blocks{Size: 8},
+		"window of 256":               pulsecol.SlidingWindow{},
+		"window of 10":                pulsecol.SlidingWindow{Width: 10},
+		"window of 256 and first 0.1": pulsecol.Streaming{},
+		"window of 4 and first 0.5":   pulsecol.Streaming{Width: 4, SinkFraction: 0.5},
+		"sparsed blocks of 128":       pulsecol.SparseD{},
+		"sparsed blocks of 32":        pulsecol.SparseD{BlockSize: 32, Generation: 8},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

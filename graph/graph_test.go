@@ -1,0 +1,272 @@
+package graph_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// TestNodeCount: nothing of a model of two layers is merged, although its layers
+// are alike but for their paths and weights.
+func TestNodeCount(t *testing.T) {
+	for name, model := range map[string]tiny{"llada": llada, "dream": dream} {
+		for blocks := range 4 {
+			g := gorgonia.NewGraph()
+			model.build(t, g, newController(t, pulsecol.Config{Sparsity: 0.5}), blocks, 6, 1, 2, 3, 6, 6, 6)
+			// Inputs: ids, positions, rows. Embedding, norm, head. In a block: 2
+			// norms, 7 projections, 2 rotations, the split of v, 3 for attention, the
+			// merge, the activation and 2 sums.
+			if got, want := len(g.AllNodes()), 3+3+blocks*(2+7+2+1+3+1+1+2); got != want {
+				t.Errorf("%s of %d blocks: %d nodes, want %d", name, blocks, got, want)
+			}
+			if err := graph.Check(g); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestSharedWeightName: other weights under a name that is taken are an error; the
+// same ones, as of tied layers, are not.
+func TestSharedWeightName(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := variable(g, "x", make([]float32, 8), 1, 1, 8)
+	w := weights{t}
+	shared := graph.Projection{Path: "proj", Weight: w.matrix(8, 8, 0.3, 1)}
+	first := must(graph.Linear(x, shared))(t)
+	if again := must(graph.Linear(x, shared))(t); again != first {
+		t.Error("the same projection of the same input is computed twice")
+	}
+	if _, err := graph.Linear(x, graph.Projection{Path: "proj", Weight: w.matrix(8, 8, 0.3, 2)}); !errors.Is(err, op.ErrMerged) {
+		t.Errorf("other data: %v, want ErrMerged", err)
+	}
+	norm := w.norm("norm", 1, 1e-5)
+	must(graph.RMSNorm(x, norm))(t)
+	if _, err := graph.RMSNorm(x, w.norm("norm", 2, 1e-5)); !errors.Is(err, op.ErrMerged) {
+		t.Errorf("another norm: %v, want ErrMerged", err)
+	}
+}
+
+// TestCheckUnnamedInput: Gorgonia takes two unnamed inputs of a shape for one.
+func TestCheckUnnamedInput(t *testing.T) {
+	g := gorgonia.NewGraph()
+	unnamed := func() *gorgonia.Node { return gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3)) }
+	if unnamed() != unnamed() {
+		t.Error("premise: Gorgonia used to merge unnamed inputs")
+	}
+	if err := graph.Check(g); !errors.Is(err, op.ErrGraph) || !strings.Contains(err.Error(), "of shape (2, 3) has no name") {
+		t.Errorf("got %v, want ErrGraph", err)
+	}
+}
+
+// TestCheckAbbreviatedConstant: Gorgonia knows a constant by its printed value,
+// which it abbreviates.
+func TestCheckAbbreviatedConstant(t *testing.T) {
+	big := func(middle float32) *tensor.Dense {
+		x := make([]float32, 100*100)
+		x[5000] = middle
+		return tensor.New(tensor.WithShape(100, 100), tensor.WithBacking(x))
+	}
+	g := gorgonia.NewGraph()
+	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(100, 100), gorgonia.WithName("x"))
+	if must(gorgonia.Add(x, gorgonia.NewConstant(big(1))))(t) != must(gorgonia.Add(x, gorgonia.NewConstant(big(7))))(t) {
+		t.Error("premise: Gorgonia used to merge these constants")
+	}
+	if err := graph.Check(g); !errors.Is(err, op.ErrGraph) || !strings.Contains(err.Error(), "is named by its abbreviated value") {
+		t.Errorf("got %v, want ErrGraph", err)
+	}
+
+	g = gorgonia.NewGraph()
+	x = gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(100, 100), gorgonia.WithName("x"))
+	must(gorgonia.Add(x, gorgonia.NewConstant(big(1), gorgonia.WithName("one"))))(t)
+	must(gorgonia.Add(x, gorgonia.NewConstant(float32(2))))(t)
+	if err := graph.Check(g); err != nil {
+		t.Errorf("named and scalar constants: %v", err)
+	}
+}
+
+// TestCheckReportsAll: everything that is wrong, what op.Check finds included.
+func TestCheckReportsAll(t *testing.T) {
+	g := gorgonia.NewGraph()
+	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})
+	qkv := variable(g, "qkv", make([]float32, 64), 1, 2, 8, 4)
+	must(pulsecol.Attention(qkv, qkv, qkv, ctl.Layer(0)))(t)
+	for _, n := range g.AllNodes() {
+		if _, ok := n.Op().(*op.GroupTopK); ok {
+			must(gorgonia.Reshape(n, tensor.Shape{2}))(t)
+			break
+		}
+	}
+	gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3))
+	err := graph.Check(g)
+	for _, want := range []string{"reads the column table", "of shape (3) has no name"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	if err := graph.Check(gorgonia.NewGraph()); err != nil {
+		t.Errorf("an empty graph: %v", err)
+	}
+}
+
+// TestWorkspaceOfBlocks: the memory of a model's intermediate values is forecast
+// exactly, and is that of one block however many there are.
+func TestWorkspaceOfBlocks(t *testing.T) {
+	for _, s := range []struct{ n, group int }{{6, 2}, {9, 4}, {8, 2}} {
+		var forecast [2]int64
+		for _, blocks := range []int{2, 6} {
+			g := gorgonia.NewGraph()
+			ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: s.group, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}})
+			logits := llada.build(t, g, ctl, blocks, s.n, slices.Repeat([]int32{1, 2, 6}, 3)[:s.n]...)
+			ws := op.NewWorkspace()
+			ws.Plan(g, logits)
+			m := must(pulsecol.NewMachine(g, ctl))(t)
+			m.UseWorkspace(ws)
+			if err := ctl.Start(8); err != nil {
+				t.Fatal(err)
+			}
+			for i, refreshes := range []bool{false, true} {
+				ctl.SetDense(!refreshes)
+				for range 4 {
+					if err := m.Step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := must(op.Rehearse(g, refreshes))(t)
+				kept := 4 * int64(logits.Shape().TotalSize()) // in a buffer of its own
+				if got := ws.Bytes() + kept; got != want {
+					t.Errorf("%d blocks, %d tokens, refreshes %v: %d bytes, forecast %d", blocks, s.n, refreshes, got, want)
+				}
+				if forecast[i] == 0 {
+					forecast[i] = want
+				}
+				if want != forecast[i] {
+					t.Errorf("%d blocks, %d tokens, refreshes %v: %d bytes, 2 blocks %d", blocks, s.n, refreshes, want, forecast[i])
+				}
+			}
+			if got := ctl.Stats(); got.Dense != 4 || got.Refreshes < 2 || got.Reuses < 1 {
+				t.Errorf("premise: every mode ran: %+v", got)
+			}
+			m.Close()
+		}
+	}
+}
+
+// TestWorkspaceAfterFailedSteps: what a failed step had in use is free again in the
+// next.
+func TestWorkspaceAfterFailedSteps(t *testing.T) {
+	g := gorgonia.NewGraph()
+	ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 2, Schedule: pulsecol.Uniform{Refreshes: 1}})
+	logits := llada.build(t, g, ctl, 1, 6, 1, 2, 3, 6, 6, 6)
+	rows := g.ByName("rows")[0].Value().Data().([]int32)
+	ws := op.NewWorkspace()
+	ws.Plan(g, logits)
+	m := must(pulsecol.NewMachine(g, ctl))(t)
+	defer m.Close()
+	m.UseWorkspace(ws)
+	if err := ctl.Start(3); err != nil {
+		t.Fatal(err)
+	}
+	step := func() []float32 {
+		t.Helper()
+		if err := m.Step(); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(logits.Value().Data().([]float32))
+	}
+	step()
+	want, held := step(), ws.Bytes()
+	for range 3 {
+		rows[5] = 99 // the last operator fails, with its input in use
+		if err := m.Step(); !errors.Is(err, op.ErrValue) {
+			t.Fatalf("got %v, want ErrValue", err)
+		}
+	}
+	rows[5] = 5
+	if got := step(); !slices.Equal(got, want) {
+		t.Errorf("logits %v, want %v", got, want)
+	}
+	if got := ws.Bytes(); got != held {
+		t.Errorf("%d bytes after three failures, %d before", got, held)
+	}
+}
+
+// TestBlockErrors: an error names the block, the part and the operator.
+func TestBlockErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(b *graph.Block)
+		want   []string
+	}{
+		"attention norm":    {func(b *graph.Block) { b.AttentionNorm.Weight = make([]float32, 7) }, []string{"attention", "blocks.1.norm1", "weight 7"}},
+		"q":                 {func(b *graph.Block) { b.Q.Weight = weights{t}.matrix(8, 9, 1, 0) }, []string{"attention", "blocks.1.q", "takes 9"}},
+		"q's heads":         {func(b *graph.Block) { b.Heads = 3 }, []string{"attention", "blocks.1.q.rope", "3 heads of 4 need 12"}},
+		"k":                 {func(b *graph.Block) { b.K.Bias = make([]float32, 3) }, []string{"attention", "blocks.1.k", "bias has 3"}},
+		"k's heads":         {func(b *graph.Block) { b.KVHeads = 4 }, []string{"attention", "blocks.1.k.rope", "4 heads of 4"}},
+		"v":                 {func(b *graph.Block) { b.V.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"attention", "blocks.1.v.heads", "2 heads of 4"}},
+		"head dimension":    {func(b *graph.Block) { b.HeadDim = 3 }, []string{"attention", "head dimension 3"}},
+		"theta":             {func(b *graph.Block) { b.Theta = 0 }, []string{"attention", "theta 0"}},
+		"out":               {func(b *graph.Block) { b.Out.Weight = weights{t}.matrix(8, 4, 1, 0) }, []string{"attention", "blocks.1.out", "takes 4"}},
+		"out's size":        {func(b *graph.Block) { b.Out.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"blocks.1.attention.residual", "differ"}},
+		"feed-forward norm": {func(b *graph.Block) { b.FeedForwardNorm.Weight = nil }, []string{"feed-forward", "blocks.1.norm2", "weight 0"}},
+		"gate":              {func(b *graph.Block) { b.Gate.Bias = make([]float32, 1) }, []string{"feed-forward", "blocks.1.gate"}},
+		"up":                {func(b *graph.Block) { b.Up.Weight = weights{t}.matrix(11, 8, 1, 0) }, []string{"feed-forward", "blocks.1.swiglu", "differ"}},
+		"down":              {func(b *graph.Block) { b.Down.Weight = weights{t}.matrix(8, 11, 1, 0) }, []string{"feed-forward", "blocks.1.down", "takes 11"}},
+		"down's size":       {func(b *graph.Block) { b.Down.Weight = weights{t}.matrix(9, 12, 1, 0) }, []string{"blocks.1.feedforward.residual", "differ"}},
+	} {
+		g := gorgonia.NewGraph()
+		x, at := variable(g, "x", make([]float32, 48), 1, 6, 8), variable(g, "positions", make([]int32, 6), 1, 6)
+		b := llada.block(t, 1)
+		c.change(b)
+		y, err := b.Build(x, at, newController(t, pulsecol.Config{}).Layer(0))
+		for _, want := range append(c.want, "graph: blocks.1: ") {
+			if y != nil || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%s: got %v, %v; want an error with %q", name, y, err, want)
+			}
+		}
+	}
+	g := gorgonia.NewGraph()
+	x, at := variable(g, "x", make([]float32, 48), 1, 6, 8), variable(g, "positions", make([]int32, 6), 1, 6)
+	if _, err := llada.block(t, 0).Build(x, at, nil); err == nil || !strings.Contains(err.Error(), "the layer is nil") {
+		t.Errorf("no layer: %v", err)
+	}
+	if _, err := llada.block(t, 0).Build(nil, at, nil); err == nil {
+		t.Error("no input: no error")
+	}
+}
+
+// TestBlockPadding: a padding mask given to a block reaches its attention.
+func TestBlockPadding(t *testing.T) {
+	run := func(embedding float32) []float32 { // of the padding token
+		g := gorgonia.NewGraph()
+		x := make([]float32, 48)
+		for i := range x {
+			x[i] = float32(i%7) - 3
+		}
+		for i := range 8 {
+			x[i] *= embedding
+		}
+		mask := variable(g, "mask", []float32{0, 1, 1, 1, 1, 1}, 1, 6)
+		ctl := newController(t, pulsecol.Config{})
+		y := must(llada.block(t, 0).Build(variable(g, "x", x, 1, 6, 8), variable(g, "positions", []int32{0, 1, 2, 3, 4, 5}, 1, 6), ctl.Layer(0), pulsecol.WithPaddingMask(mask)))(t)
+		m := must(pulsecol.NewMachine(g, ctl))(t)
+		defer m.Close()
+		if err := ctl.Start(1); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Step(); err != nil {
+			t.Fatal(err)
+		}
+		return y.Value().Data().([]float32)[8:]
+	}
+	if one, two := run(1), run(-5); !slices.Equal(one, two) {
+		t.Errorf("what stands at a padding position changes the others: %v, %v", one, two)
+	}
+}

@@ -1,0 +1,287 @@
+package op_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// TestHashCoversParameters: no two of these operators may hash alike, or
+// Gorgonia would run one in place of the other.
+func TestHashCoversParameters(t *testing.T) {
+	var step op.Step
+	state := op.NewState("layer", &step)
+	w22, w23 := weight(t, 2, 2, make([]float32, 4)), weight(t, 2, 3, make([]float32, 6))
+	next := math.Nextafter(0.5, 1)
+	ops := []gorgonia.Op{
+		op.NewAdd("a"), op.NewAdd("b"), op.NewSwiGLU("a"), op.NewMergeHeads("a"),
+		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLogits("a", w22), op.NewLogits("a", w23),
+		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),
+		must(op.NewLinear("a", w22, nil))(t), must(op.NewLinear("a", w22, make([]float32, 2)))(t), must(op.NewLinear("b", w22, nil))(t),
+		must(op.NewSplitHeads("a", 2, 4))(t), must(op.NewSplitHeads("a", 4, 2))(t),
+		must(op.NewRoPE("a", 2, 4, 1e4))(t), must(op.NewRoPE("a", 4, 2, 1e4))(t), must(op.NewRoPE("a", 2, 4, math.Nextafter(1e4, 0)))(t),
+		must(op.NewDenseAttn("a", 0.5, false))(t), must(op.NewDenseAttn("a", next, false))(t), must(op.NewDenseAttn("a", 0.5, true))(t),
+	}
+	for _, p := range []op.AttentionParams{
+		{},
+		{Group: 16},
+		{Scale: 0.5},
+		{Scale: next},
+		{Masked: true},
+		{State: state},
+		{Selection: op.Selection{Sparsity: 0.5}},
+		{Selection: op.Selection{Sparsity: next}},
+		{Selection: op.Selection{Kind: op.SelectBlocks, Block: 32}},
+		{Selection: op.Selection{Kind: op.SelectBlocks, Block: 16}},
+		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32}},
+		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, Generation: 1}},
+		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, ScoreScale: 1}},
+		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1}, State: state},
+		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 2}, State: state},
+		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1, SinkFraction: 0.1}, State: state},
+	} {
+		ops = append(ops,
+			must(op.NewScoreCollect("a", p))(t), must(op.NewGroupTopK("a", 64, p))(t),
+			must(op.NewGroupTopK("a", 65, p))(t), must(op.NewColumnSparseAttn("a", p))(t))
+	}
+	seen := map[uint32]gorgonia.Op{}
+	for _, o := range ops {
+		if other := seen[o.Hashcode()]; other != nil {
+			t.Errorf("%v and %v have the same hash", other, o)
+		}
+		seen[o.Hashcode()] = o
+	}
+	// And equal parameters hash alike, in every process.
+	if a, b := op.NewAdd("a").Hashcode(), op.NewAdd("a").Hashcode(); a != b {
+		t.Errorf("two equal operators hash as %#x and %#x", a, b)
+	}
+}
+
+// TestApplyMerges: what is wholly described by its name and parameters merges
+// with its equal; another weight or another state under the same name is an error
+// rather than silently dropped.
+func TestApplyMerges(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
+	ids := input(g, "ids", dense([]int32{0, 1}, 1, 2))
+	rows := input(g, "rows", dense([]int32{0}, 1))
+	var qkv []*gorgonia.Node
+	for _, name := range []string{"q", "k", "v"} {
+		qkv = append(qkv, input(g, name, dense(make([]float32, 16), 1, 2, 2, 4)))
+	}
+	one, other := weight(t, 4, 4, make([]float32, 16)), weight(t, 4, 4, make([]float32, 16))
+	vector, otherVector := make([]float32, 4), make([]float32, 4)
+	var step op.Step
+	stateful := func(kind string) func(s *op.State) gorgonia.Op {
+		return func(s *op.State) gorgonia.Op {
+			p := op.AttentionParams{State: s}
+			switch kind {
+			case "ScoreCollect":
+				return must(op.NewScoreCollect("o", p))(t)
+			case "GroupTopK":
+				return must(op.NewGroupTopK("o", 2, p))(t)
+			}
+			return must(op.NewColumnSparseAttn("o", p))(t)
+		}
+	}
+	stateA, stateB := op.NewState("layer", &step), op.NewState("layer", &step)
+	scores := input(g, "scores", dense(make([]float32, 4), 1, 2, 1, 2))
+	columns := input(g, "columns", dense(make([]uint32, 2), 1, 2, 1, 1))
+
+	for _, c := range []struct {
+		name               string
+		first, same, other gorgonia.Op
+		in                 []*gorgonia.Node
+	}{
+		{"Linear", must(op.NewLinear("o", one, nil))(t), must(op.NewLinear("o", one, nil))(t), must(op.NewLinear("o", other, nil))(t), []*gorgonia.Node{x}},
+		{"Linear's bias", must(op.NewLinear("b", one, vector))(t), must(op.NewLinear("b", one, vector))(t), must(op.NewLinear("b", one, otherVector))(t), []*gorgonia.Node{x}},
+		{"RMSNorm", op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", otherVector, 1e-5), []*gorgonia.Node{x}},
+		{"Embed", op.NewEmbed("o", one), op.NewEmbed("o", one), op.NewEmbed("o", other), []*gorgonia.Node{ids}},
+		{"Logits", op.NewLogits("o", one), op.NewLogits("o", one), op.NewLogits("o", other), []*gorgonia.Node{x, rows}},
+		{"ScoreCollect", stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateB), qkv},
+		{"GroupTopK", stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateB), []*gorgonia.Node{scores}},
+		{"ColumnSparseAttn", stateful("")(stateA), stateful("")(stateA), stateful("")(stateB), append(qkv, columns)},
+		{"Add", op.NewAdd("o"), op.NewAdd("o"), nil, []*gorgonia.Node{x, x}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := must(op.Apply(c.first, c.in...))(t)
+			if same := must(op.Apply(c.same, c.in...))(t); same != first {
+				t.Error("an equal operator made a second node")
+			}
+			if c.other == nil {
+				return
+			}
+			if n, err := op.Apply(c.other, c.in...); !errors.Is(err, op.ErrMerged) || n != nil {
+				t.Errorf("got %v, %v; want ErrMerged", n, err)
+			}
+		})
+	}
+}
+
+// TestGradientsMerge: the same goes for the operators of a gradient.
+func TestGradientsMerge(t *testing.T) {
+	g := gorgonia.NewGraph()
+	var in gorgonia.Nodes
+	for _, name := range []string{"q", "k", "v"} {
+		in = append(in, input(g, name, dense(make([]float32, 16), 1, 2, 2, 4)))
+	}
+	in = append(in, input(g, "columns", dense(make([]uint32, 2), 1, 2, 1, 1)))
+	grad := input(g, "grad", dense(make([]float32, 16), 1, 2, 2, 4))
+	var step op.Step
+	stateA, stateB := op.NewState("layer", &step), op.NewState("layer", &step)
+	attend := func(s *op.State) *op.ColumnSparseAttn {
+		return must(op.NewColumnSparseAttn("o", op.AttentionParams{State: s}))(t)
+	}
+	first := must(attend(stateA).SymDiff(in, nil, grad))(t)
+	again := must(attend(stateA).SymDiff(in, nil, grad))(t)
+	for i := range 3 {
+		if first[i] != again[i] || first[i] == first[(i+1)%3] {
+			t.Errorf("gradient %d: %v, then %v", i, first[i], again[i])
+		}
+	}
+	if first[3] != nil {
+		t.Errorf("the columns have a gradient %v", first[3])
+	}
+	if _, err := attend(stateB).SymDiff(in, nil, grad); !errors.Is(err, op.ErrMerged) {
+		t.Errorf("of another state: %v, want ErrMerged", err)
+	}
+}
+
+// TestApplyErrors: what Gorgonia panics about, or accepts, is an error here.
+func TestApplyErrors(t *testing.T) {
+	g, g2 := gorgonia.NewGraph(), gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
+	foreign := input(g2, "x", dense(make([]float32, 8), 1, 2, 4))
+	shapeless := gorgonia.NewTensor(g, tensor.Float32, 3, gorgonia.WithName("shapeless"))
+	matrix := input(g, "matrix", dense(make([]float32, 8), 2, 4))
+	var v gorgonia.Value
+	statement := gorgonia.Read(x, &v)
+	for _, c := range []struct {
+		name string
+		in   []*gorgonia.Node
+		want string
+	}{
+		{"nil", []*gorgonia.Node{x, nil}, "input 1 is nil"},
+		{"two graphs", []*gorgonia.Node{x, foreign}, "inputs 0 and 1 belong to different graphs"},
+		{"no shape", []*gorgonia.Node{x, shapeless}, "want 3 dimensions"},
+		{"wrong rank", []*gorgonia.Node{x, matrix}, "input 1 has shape (2, 4), want 3 dimensions"},
+		{"too few", []*gorgonia.Node{x}, "Add"},
+		{"too many", []*gorgonia.Node{x, x, x}, "Add"},
+		{"none", nil, ""},
+		{"a statement", []*gorgonia.Node{x, statement}, "Add"},
+	} {
+		n, err := op.Apply(op.NewAdd("sum"), c.in...)
+		if err == nil || n != nil || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: got %v, %v; want an error with %q", c.name, n, err, c.want)
+		}
+	}
+	if _, err := op.Apply(nil, x); err == nil {
+		t.Error("a nil operator: no error")
+	}
+}
+
+// TestApplyConstant: a constant belongs to no graph until it is used, and is a
+// good input.
+func TestApplyConstant(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense([]float32{1, 2, 3, 4}, 1, 1, 4))
+	positions := gorgonia.NewConstant(dense([]int32{1}, 1, 1), gorgonia.WithName("positions"))
+	y := must(op.Apply(must(op.NewRoPE("rope", 1, 4, 1e4))(t), x, positions))(t)
+	sum := gorgonia.NewConstant(dense([]float32{1, 1, 1, 1}, 1, 1, 4), gorgonia.WithName("ones"))
+	z := must(op.Apply(op.NewAdd("sum"), sum, x))(t)
+	var yv, zv gorgonia.Value
+	gorgonia.Read(y, &yv)
+	gorgonia.Read(z, &zv)
+	vm := gorgonia.NewTapeMachine(g)
+	defer vm.Close()
+	if err := vm.RunAll(); err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, float32s(yv.(*tensor.Dense)), float32s(run(t, must(op.NewRoPE("rope", 1, 4, 1e4))(t), dense([]float32{1, 2, 3, 4}, 1, 1, 4), dense([]int32{1}, 1, 1))))
+	sameBits(t, float32s(zv.(*tensor.Dense)), []float32{2, 3, 4, 5})
+}
+
+// TestCheckFindsHashCollision forces two operators of one kind on one input to
+// the same 32-bit node hash. The tape machine would run one of them for both.
+func TestCheckFindsHashCollision(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 4), 1, 1, 4))
+	probe := must(op.Apply(op.NewAdd("probe"), x, x))(t)
+	seen := map[uint32]string{}
+	var a, b string
+	r := newRand(1)
+	for i := 0; a == ""; i++ {
+		name := fmt.Sprintf("%x", r.Uint64())
+		// As Gorgonia's Node.WriteHash; the premise is checked below.
+		h := fnv.New32a()
+		fmt.Fprintf(h, "%v%v", probe.Type(), probe.Shape())
+		op.NewAdd(name).WriteHash(h)
+		h.Write([]byte{2})
+		for range 2 {
+			binary.Write(h, binary.LittleEndian, x.Hashcode())
+		}
+		if other, ok := seen[h.Sum32()]; ok {
+			a, b = other, name
+		}
+		seen[h.Sum32()] = name
+		if i > 1<<20 {
+			t.Fatal("no collision found")
+		}
+	}
+	first := must(op.Apply(op.NewAdd(a), x, x))(t)
+	if err := op.Check(g); err != nil {
+		t.Fatalf("before the collision: %v", err)
+	}
+	second := must(op.Apply(op.NewAdd(b), x, x))(t)
+	if first == second || first.Hashcode() != second.Hashcode() {
+		t.Fatalf("premise: %q and %q should be two nodes of one hash", a, b)
+	}
+	err := op.Check(g)
+	if !errors.Is(err, op.ErrGraph) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
+		t.Errorf("got %v, want ErrGraph with %q and %q", err, a, b)
+	}
+}
+
+// TestCheckFindsForeignReader: a layer's column table is its state, and Gorgonia's
+// own operators may write over what they read.
+func TestCheckFindsForeignReader(t *testing.T) {
+	build := func(s *op.State) (g *gorgonia.ExprGraph, columns *gorgonia.Node) {
+		g = gorgonia.NewGraph()
+		scores := input(g, "scores", dense(make([]float32, 4), 1, 1, 1, 4))
+		return g, must(op.Apply(must(op.NewGroupTopK("o", 4, op.AttentionParams{State: s}))(t), scores))(t)
+	}
+	var step op.Step
+	g, columns := build(op.NewState("layer", &step))
+	var v gorgonia.Value
+	gorgonia.Read(columns, &v)
+	if err := op.Check(g); err != nil {
+		t.Errorf("Read of a table: %v", err)
+	}
+	must(gorgonia.Reshape(columns, tensor.Shape{1, 1}))(t)
+	if err := op.Check(g); !errors.Is(err, op.ErrGraph) || !strings.Contains(err.Error(), "column table") {
+		t.Errorf("Reshape of a table: %v, want ErrGraph", err)
+	}
+	g, columns = build(nil)
+	must(gorgonia.Reshape(columns, tensor.Shape{1, 1}))(t)
+	if err := op.Check(g); err != nil {
+		t.Errorf("without a State the result is fresh memory, yet: %v", err)
+	}
+}
+
+// TestString: errors and graph prints must name the layer.
+func TestString(t *testing.T) {
+	if got, want := op.NewAdd("model.layers.3.residual").String(), "Add{model.layers.3.residual}[]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := must(op.NewSplitHeads("", 2, 4))(t).String(), "SplitHeads[2 4]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,202 @@
+package pulsecol_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// ulp is the largest relative error of rounding to float32.
+const ulp = 1.0 / (1 << 24)
+
+// closeTo fails the test unless got is as close to want as float32 allows: within
+// twice the error of the same calculation as plain loops in float32, and a few
+// roundings of the largest value.
+func closeTo[W tol.Float](t *testing.T, got, plain []float32, want []W) {
+	t.Helper()
+	tol.CloseAbs(t, got, want, bound(plain, want))
+}
+
+func bound[W tol.Float](plain []float32, want []W) float64 {
+	largest := 0.0
+	for _, w := range want {
+		largest = max(largest, math.Abs(float64(w)))
+	}
+	off, _ := tol.MaxAbs(plain, want)
+	return 2*off + 16*ulp*largest
+}
+
+// sameBits fails the test unless got is want bit for bit.
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: [%d] is %v, want exactly %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// normal returns n normally distributed numbers.
+func normal(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// randomOperands returns attention inputs of a shape with the default scale.
+func randomOperands(seed uint64, s kernel.Shape) *kernel.Operands {
+	r := newRand(seed)
+	return &kernel.Operands{
+		Shape: s, Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
+		Q: normal(r, s.Batch*s.Heads*s.Len*s.HeadDim),
+		K: normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim),
+		V: normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim),
+	}
+}
+
+// padLeft marks the first pad positions of each batch row as padding.
+func padLeft(a *kernel.Operands, pad ...int) {
+	a.Valid = make([]float32, a.Batch*a.Len)
+	for b := range a.Batch {
+		for i := range a.Len {
+			if i >= pad[b] {
+				a.Valid[b*a.Len+i] = 1
+			}
+		}
+	}
+}
+
+func dense[E any](data []E, shape ...int) *tensor.Dense {
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slices.Clone(data)))
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// newController returns a controller on the CPU.
+func newController(t testing.TB, cfg pulsecol.Config) *pulsecol.Controller {
+	t.Helper()
+	cfg.Device = pulsecol.CPU
+	return must(pulsecol.NewController(cfg))(t)
+}
+
+// qkv adds input nodes for the operands; mask is nil without padding.
+func qkv(g *gorgonia.ExprGraph, a *kernel.Operands) (q, k, v, mask *gorgonia.Node) {
+	node := func(name string, shape ...int) *gorgonia.Node {
+		return gorgonia.NewTensor(g, tensor.Float32, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))
+	}
+	q = node("q", a.Batch, a.Heads, a.Len, a.HeadDim)
+	k = node("k", a.Batch, a.KVHeads, a.Len, a.HeadDim)
+	v = node("v", a.Batch, a.KVHeads, a.Len, a.HeadDim)
+	if a.Valid != nil {
+		mask = node("mask", a.Batch, a.Len)
+	}
+	return q, k, v, mask
+}
+
+// rig is a graph of attention layers under a controller: layer i's queries are
+// the output of layer i-1.
+type rig struct {
+	t             testing.TB
+	g             *gorgonia.ExprGraph
+	q, k, v, mask *gorgonia.Node
+	y             *gorgonia.Node
+	ctl           *pulsecol.Controller
+	m             *pulsecol.Machine
+	out           gorgonia.Value
+}
+
+// newRig builds and compiles layers layers for operands of a's shape. Between two
+// layers stands what between adds to the graph, if it is not nil.
+func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config, layers int, between func(y *gorgonia.Node) *gorgonia.Node) *rig {
+	t.Helper()
+	r := &rig{t: t, g: gorgonia.NewGraph(), ctl: newController(t, cfg)}
+	r.q, r.k, r.v, r.mask = qkv(r.g, a)
+	var opts []pulsecol.AttentionOption
+	if r.mask != nil {
+		opts = append(opts, pulsecol.WithPaddingMask(r.mask))
+	}
+	r.y = r.q
+	for i := range layers {
+		if i > 0 && between != nil {
+			r.y = between(r.y)
+		}
+		r.y = must(pulsecol.Attention(r.y, r.k, r.v, r.ctl.Layer(i), opts...))(t)
+	}
+	gorgonia.Read(r.y, &r.out)
+	r.m = must(pulsecol.NewMachine(r.g, r.ctl))(t)
+	t.Cleanup(func() { r.m.Close() })
+	return r
+}
+
+// let gives the inputs of the next step.
+func (r *rig) let(a *kernel.Operands) {
+	r.t.Helper()
+	for n, x := range map[*gorgonia.Node][]float32{r.q: a.Q, r.k: a.K, r.v: a.V, r.mask: a.Valid} {
+		if n == nil {
+			continue
+		}
+		if err := gorgonia.Let(n, dense(x, n.Shape()...)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) start(total int) {
+	r.t.Helper()
+	if err := r.ctl.Start(total); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// step runs one step on a and returns the output, after checking what the step was.
+func (r *rig) step(a *kernel.Operands, mode pulsecol.Mode) []float32 {
+	r.t.Helper()
+	r.let(a)
+	if got := r.ctl.Mode(); got != mode {
+		r.t.Fatalf("the next step is announced as %v, want %v", got, mode)
+	}
+	if err := r.m.Step(); err != nil {
+		r.t.Fatal(err)
+	}
+	if got := r.ctl.LastMode(); got != mode {
+		r.t.Fatalf("the step was %v, want %v", got, mode)
+	}
+	return r.values()
+}
+
+// values returns a copy of the output.
+func (r *rig) values() []float32 { return slices.Clone(r.out.Data().([]float32)) }
+
+// table returns a layer's columns as the kernels take them.
+func (r *rig) table(layer int) *kernel.Table {
+	r.t.Helper()
+	c := must(r.ctl.Columns(layer))(r.t)
+	return &kernel.Table{Bits: c.Bits, Group: c.Group, Reach: -1}
+}
+
+func caseName(s kernel.Shape, group int) string {
+	return fmt.Sprintf("B%dH%dkv%dN%dD%d-group%d", s.Batch, s.Heads, s.KVHeads, s.Len, s.HeadDim, group)
+}

@@ -1,0 +1,207 @@
+package pulsecol_test
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol"
+)
+
+// steps lists the steps, from 1, in which a schedule has a mode.
+func steps(s pulsecol.Schedule, total int, m pulsecol.Mode) []int {
+	var at []int
+	for step := 1; step <= total; step++ {
+		if s.Mode(step, total) == m {
+			at = append(at, step)
+		}
+	}
+	return at
+}
+
+// TestUniformPublished has the refresh steps of the paper's settings.
+func TestUniformPublished(t *testing.T) {
+	for _, c := range []struct {
+		total, refreshes int
+		window           float64
+		want             []int
+	}{
+		{128, 0, 0, []int{1, 3, 5, 8, 10, 13, 15, 18, 20, 23, 25, 28, 30, 33, 35, 38}}, // the defaults: 16 in 0.3
+		{128, 16, 0.3, []int{1, 3, 5, 8, 10, 13, 15, 18, 20, 23, 25, 28, 30, 33, 35, 38}},
+		{128, 8, 0.3, []int{1, 6, 11, 16, 22, 27, 32, 38}},
+		{256, 16, 0.3, []int{1, 6, 11, 16, 21, 26, 31, 36, 41, 46, 51, 56, 61, 66, 71, 76}},
+		{256, 8, 0.3, []int{1, 11, 22, 33, 43, 54, 65, 76}},
+		{512, 16, 0.3, []int{1, 11, 21, 31, 41, 51, 61, 71, 82, 92, 102, 112, 122, 132, 142, 153}},
+		{512, 8, 0.3, []int{1, 22, 44, 66, 87, 109, 131, 153}},
+		{1024, 16, 0.3, []int{1, 21, 41, 62, 82, 103, 123, 143, 164, 184, 205, 225, 245, 266, 286, 307}},
+		{1024, 8, 0.3, []int{1, 44, 88, 132, 175, 219, 263, 307}},
+		{32, 16, 0.3, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}}, // a window of 9: equal steps count once
+		{10, 2, 0.3, []int{1, 3}},
+		{100, 2, 0.29, []int{1, 29}}, // 0.29·100 is 28.999… in float64
+		{100, 1, 1, []int{1}},
+		{100, 2, 1, []int{1, 100}},
+		{1, 16, 0.3, []int{1}},
+		{2, 16, 0.3, []int{1}},
+		{2, 16, 1, []int{1, 2}},
+		{3, 2, 1e-9, []int{1}},
+		{5, 100, 1, []int{1, 2, 3, 4, 5}},
+	} {
+		s := pulsecol.Uniform{Window: c.window, Refreshes: c.refreshes}
+		if diff := cmp.Diff(c.want, steps(s, c.total, pulsecol.Refresh)); diff != "" {
+			t.Errorf("%v of %d steps (-want +got):\n%s", s, c.total, diff)
+		}
+		if got := len(steps(s, c.total, pulsecol.Reuse)); got != c.total-len(c.want) {
+			t.Errorf("%v of %d steps: %d reuses, want %d", s, c.total, got, c.total-len(c.want))
+		}
+	}
+}
+
+// TestUniformFormula compares the schedule with the paper's formula in exact
+// arithmetic.
+func TestUniformFormula(t *testing.T) {
+	for _, window := range []string{"0.01", "0.1", "0.29", "0.3", "0.57", "0.7", "0.99", "1"} {
+		share, _ := new(big.Rat).SetString(window)
+		eta, _ := share.Float64()
+		for _, total := range []int{1, 2, 3, 7, 10, 33, 100, 128, 1000} {
+			for _, refreshes := range []int{1, 2, 3, 8, 16, 40, 1000} {
+				exact := new(big.Rat).Mul(share, big.NewRat(int64(total), 1))
+				w := max(1, int(new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()))
+				want := []int{1}
+				for r := 2; r <= refreshes; r++ {
+					if at := 1 + (r-1)*(w-1)/(refreshes-1); at != want[len(want)-1] {
+						want = append(want, at)
+					}
+				}
+				got := steps(pulsecol.Uniform{Window: eta, Refreshes: refreshes}, total, pulsecol.Refresh)
+				if !slices.Equal(got, want) {
+					t.Fatalf("window %s, %d refreshes, %d steps: %v, want %v", window, refreshes, total, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPowerFormula: densest at the start, 1 + ⌊(r/(R-1))²(W-1)⌋.
+func TestPowerFormula(t *testing.T) {
+	for _, c := range []struct {
+		total, refreshes int
+		window           float64
+		want             []int
+	}{
+		{100, 5, 1, []int{1, 7, 25, 56, 100}},
+		{128, 8, 0.3, []int{1, 4, 7, 13, 19, 28, 38}}, // 37/49 of a step rounds down onto step 1
+		{128, 1, 0.3, []int{1}},
+		{1, 16, 0.3, []int{1}},
+		{2, 3, 1, []int{1, 2}},
+		{10, 100, 0.3, []int{1, 2, 3}},
+	} {
+		got := steps(pulsecol.Power{Window: c.window, Refreshes: c.refreshes}, c.total, pulsecol.Refresh)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c, diff)
+		}
+	}
+}
+
+// TestRandom: as many distinct steps of the window as were asked for, or the
+// whole window; step 1 among them; the same for the same seed.
+func TestRandom(t *testing.T) {
+	for _, total := range []int{1, 2, 3, 10, 128, 1000} {
+		for _, refreshes := range []int{1, 2, 8, 16, 500} {
+			for _, window := range []float64{0.01, 0.3, 1} {
+				s := pulsecol.Random{Window: window, Refreshes: refreshes, Seed: 7}
+				w := max(1, int(math.Floor(window*float64(total)+1e-9)))
+				got := steps(s, total, pulsecol.Refresh)
+				if len(got) != min(refreshes, w) || got[0] != 1 || got[len(got)-1] > w {
+					t.Errorf("%v of %d steps: %v, want %d of the first %d with step 1", s, total, got, min(refreshes, w), w)
+				}
+				if again := steps(s, total, pulsecol.Refresh); !slices.Equal(got, again) {
+					t.Errorf("%v of %d steps: %v, then %v", s, total, got, again)
+				}
+			}
+		}
+	}
+	// Every later step of the window is drawn for some seed, and seeds differ.
+	seen, differ := map[int]bool{}, map[string]bool{}
+	for seed := range uint64(200) {
+		at := steps(pulsecol.Random{Window: 1, Refreshes: 3, Seed: seed}, 10, pulsecol.Refresh)
+		for _, step := range at {
+			seen[step] = true
+		}
+		differ[fmt.Sprint(at)] = true
+	}
+	if len(seen) != 10 || len(differ) < 20 {
+		t.Errorf("200 seeds drew %d of 10 steps and %d different sets of 36", len(seen), len(differ))
+	}
+}
+
+// TestSkip: SparseD's full steps, the one that builds the mask included.
+func TestSkip(t *testing.T) {
+	for _, c := range []struct {
+		total, full int
+		fraction    float64
+	}{
+		{128, 27, 0}, {128, 27, 0.2}, {256, 53, 0.2}, {512, 104, 0.2}, {1024, 206, 0.2}, {10, 4, 0.2},
+		{100, 31, 0.29},
+		{1, 1, 0.2}, {2, 2, 0.2}, {3, 2, 0.2}, {4, 4, 0.9}, // never sparse, or never built
+	} {
+		s := pulsecol.Skip{Fraction: c.fraction}
+		dense, refresh := steps(s, c.total, pulsecol.Dense), steps(s, c.total, pulsecol.Refresh)
+		if got := len(dense) + len(refresh); got != c.full {
+			t.Errorf("%v of %d steps: %d full steps, want %d", s, c.total, got, c.full)
+		}
+		if len(refresh) > 1 || len(refresh) == 1 && refresh[0] != c.full {
+			t.Errorf("%v of %d steps refreshes at %v, want the last of %d full steps", s, c.total, refresh, c.full)
+		}
+	}
+}
+
+func TestConstantSchedules(t *testing.T) {
+	for _, total := range []int{1, 2, 9} {
+		if got := steps(pulsecol.Always{}, total, pulsecol.Refresh); len(got) != total {
+			t.Errorf("Always refreshes at %v of %d", got, total)
+		}
+		if got := steps(pulsecol.AlwaysDense{}, total, pulsecol.Dense); len(got) != total {
+			t.Errorf("AlwaysDense is dense at %v of %d", got, total)
+		}
+	}
+}
+
+// TestSchedulesTakeAnything: Mode is exported, so it must not panic on values that
+// Validate would refuse, or on steps that do not exist.
+func TestSchedulesTakeAnything(t *testing.T) {
+	numbers := []int{math.MinInt32, -5, -1, 0, 1, 2, 3, 100}
+	shares := []float64{math.NaN(), math.Inf(-1), -1, 0, 1e-300, 0.5, 1, 2, 1e9}
+	for _, n := range numbers {
+		for _, share := range shares {
+			for _, step := range numbers {
+				for _, total := range numbers {
+					for _, s := range []pulsecol.Schedule{
+						pulsecol.Uniform{Window: share, Refreshes: n}, pulsecol.Power{Window: share, Refreshes: n}, pulsecol.Skip{Fraction: share},
+						pulsecol.Random{Window: share, Refreshes: n},
+					} {
+						s.Mode(step, total)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestScheduleStrings(t *testing.T) {
+	for want, s := range map[string]fmt.Stringer{
+		"uniform, 16 refreshes in the first 0.3": pulsecol.Uniform{},
+		"uniform, 8 refreshes in the first 0.5":  pulsecol.Uniform{Window: 0.5, Refreshes: 8},
+		"random, 16 refreshes in the first 0.3":  pulsecol.Random{},
+		"power, 4 refreshes in the first 0.3":    pulsecol.Power{Refreshes: 4},
+		"skip 0.2":                               pulsecol.Skip{},
+		"always":                                 pulsecol.Always{},
+		"always dense":                           pulsecol.AlwaysDense{},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
