@@ -47,9 +47,7 @@ func TestDenseAttention(t *testing.T) {
 			g := gorgonia.NewGraph()
 			q, k, v, _ := qkv(g, a)
 			full := must(op.Apply(must(op.NewDenseAttn("full", 0, false))(t), q, k, v))(t)
-			r := newRig(t, a, pulsecol.Config{}, 1, nil) // for its way of binding values
-			r.q, r.k, r.v = q, k, v
-			r.let(a)
+			(&rig{t: t, q: q, k: k, v: v}).let(a)
 			vm := gorgonia.NewTapeMachine(g)
 			defer vm.Close()
 			if err := vm.RunAll(); err != nil {
@@ -72,7 +70,7 @@ func TestDenseAttention(t *testing.T) {
 					t.Errorf("%s: dense steps made columns: %v", name, err)
 				}
 			}
-			r = newRig(t, a, pulsecol.Config{GroupSize: s.group, Sparsity: 0.5}, 1, nil)
+			r := newRig(t, a, pulsecol.Config{GroupSize: s.group, Sparsity: 0.5}, 1, nil)
 			r.start(4)
 			r.ctl.SetDense(true)
 			sameBits(t, "SetDense", r.step(a, pulsecol.Dense), want)

@@ -85,7 +85,7 @@ func TestCheckAbbreviatedConstant(t *testing.T) {
 	}
 
 	g = gorgonia.NewGraph()
-	x = gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(100, 100), gorgonia.WithName("x"))
+	x = gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(100, 100), gorgonia.WithName("an input may be called ..."))
 	must(gorgonia.Add(x, gorgonia.NewConstant(big(1), gorgonia.WithName("one"))))(t)
 	must(gorgonia.Add(x, gorgonia.NewConstant(float32(2))))(t)
 	if err := graph.Check(g); err != nil {

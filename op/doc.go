@@ -22,8 +22,8 @@
 // gorgonia.Read, which [Workspace.Plan] sees and respects.
 //
 // The table that GroupTopK returns while it works for a layer's [State] is that
-// state, not a copy. Only operators of this package and gorgonia.Read may
-// consume it; [Check] reports any other consumer.
+// state, not a copy, and a placeholder of one word before the first refresh. Use
+// [State.Columns] to look at it; [Check] reports consumers that may overwrite it.
 //
 // # Machines
 //

@@ -35,8 +35,6 @@ func (id *identity) WriteHash(h hash.Hash) {
 			binary.Write(h, binary.LittleEndian, int64(p))
 		case float64:
 			binary.Write(h, binary.LittleEndian, math.Float64bits(p))
-		case float32:
-			binary.Write(h, binary.LittleEndian, math.Float32bits(p))
 		case bool:
 			fmt.Fprintf(h, "/%t", p)
 		default:

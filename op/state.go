@@ -89,9 +89,6 @@ type LayerStats struct {
 // operators follow step.
 func NewState(path string, step *Step) *State { return &State{path: path, step: step} }
 
-// Path names the layer.
-func (s *State) Path() string { return s.path }
-
 // Invalidate drops the column table's contents and keeps its memory. The next
 // sparse step must be a refresh.
 func (s *State) Invalidate() {

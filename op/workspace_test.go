@@ -98,7 +98,9 @@ func newStack(t *testing.T, s stackShape, wrap func(planned) gorgonia.Op, plan f
 		h := add(NewSwiGLU(path("act")), nil, linear(path("gate"), norm, s.hidden, features), linear(path("up"), norm, s.hidden, features))
 		x = add(NewAdd(path("residual2")), nil, x, linear(path("down"), h, features, s.hidden))
 	}
-	st.out = add(NewLogits("head", matrix(5, features)), nil, add(NewAdd("twice"), nil, x, x), wanted)
+	// One operator reads x twice, and another after it.
+	x = add(NewAdd("thrice"), nil, add(NewAdd("twice"), nil, x, x), x)
+	st.out = add(NewLogits("head", matrix(5, features)), nil, x, wanted)
 	plan(st)
 	if err := Check(st.g); err != nil {
 		t.Fatal(err)
@@ -160,7 +162,7 @@ func TestWorkspaceKeepsWhatIsRead(t *testing.T) {
 		planned := newStack(t, s, func(o planned) gorgonia.Op { return poisoned{o, ws} }, func(st *stack) { ws.Plan(st.g, st.out) })
 		r := rand.New(rand.NewPCG(1, 1))
 		for i, m := range []Mode{Dense, Refresh, Reuse, Reuse, Dense, Refresh, Refresh, Reuse} {
-			x := make([]float32, st3(s))
+			x := make([]float32, inputSize(s))
 			for j := range x {
 				x[j] = float32(r.NormFloat64())
 			}
@@ -174,7 +176,7 @@ func TestWorkspaceKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-func st3(s stackShape) int { return s.batch * s.n * s.heads * s.dim }
+func inputSize(s stackShape) int { return s.batch * s.n * s.heads * s.dim }
 
 // TestRehearse: the forecast of a graph's memory equals what its runs take, and
 // both are independent of the number of blocks.
@@ -189,7 +191,7 @@ func TestRehearse(t *testing.T) {
 			ws := NewWorkspace()
 			st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { ws.Plan(st.g, st.out) })
 			kept := 4 * int64(st.out.Shape().TotalSize()) // a buffer of its own, outside the workspace
-			x := make([]float32, st3(s))
+			x := make([]float32, inputSize(s))
 			for i, refresh := range []bool{false, true} {
 				want, err := Rehearse(st.g, refresh)
 				if err != nil {
@@ -281,7 +283,7 @@ func TestKeptResultStays(t *testing.T) {
 	s := stackShape{blocks: 1, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()
 	st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { ws.Plan(st.g, st.out) })
-	x := make([]float32, st3(s))
+	x := make([]float32, inputSize(s))
 	x[3] = 1
 	first := st.run(t, Dense, x, ws)
 	memory := &st.out.Value().Data().([]float32)[0]
@@ -320,7 +322,7 @@ func TestWorkspaceAfterFailure(t *testing.T) {
 		fails = append(fails, new(bool))
 		return failing{poisoned{o, ws}, fails[len(fails)-1]}
 	}, func(st *stack) { ws.Plan(st.g, st.out) })
-	x := make([]float32, st3(s))
+	x := make([]float32, inputSize(s))
 	for i := range x {
 		x[i] = float32(i%5) - 2
 	}
