@@ -75,6 +75,16 @@ def make_texts(kind: str, count: int, seed: str, exclude=frozenset()) -> list[tu
     return made
 
 
+def jobs(sizes: dict[str, int], seed) -> list[tuple[str, int, str]]:
+    """The calls of make_texts (kind, count, seed) that make the given number of texts of every kind."""
+    calls = []
+    for kind, size in sizes.items():
+        chunk = size if kind in ("needles", "questions") else CHUNK  # those are made key by key
+        for i in range(0, size, chunk):
+            calls.append((kind, min(chunk, size - i), f"{seed} {kind} {i}"))
+    return calls
+
+
 def start_worker(tokenizer: str, exclude: frozenset):
     global worker_tokenizer, worker_exclude
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
@@ -101,22 +111,17 @@ class Pool:
     """Tokenized pieces of every kind, on one device.
 
     sizes gives how many pieces of each kind there are: "arithmetic1", "arithmetic2", "lists",
-    "filler", and "needles", which must be a multiple of the number of keys. Everything random
-    comes from seed and the generator given to each call.
+    "filler", and "needles", which must be a multiple of the number of keys. The pieces depend on
+    seed alone, the rows drawn from them on the generator given to each call.
     """
 
     def __init__(self, tokenizer: Tokenizer, sizes: dict[str, int], seed, device, exclude=frozenset()):
-        jobs, kinds = [], []
-        for kind, size in {**sizes, "questions": len(tasks.KEYS)}.items():
-            per_job = size if kind in ("needles", "questions") else CHUNK
-            for i in range(0, size, per_job):
-                jobs.append((kind, min(per_job, size - i), f"{seed} {kind} {i}"))
-                kinds.append(kind)
+        work = jobs({**sizes, "questions": len(tasks.KEYS)}, seed)
         with Processes(os.cpu_count(), start_worker, (tokenizer.to_str(), exclude)) as workers:
-            made = workers.map(make_pieces, jobs, chunksize=1)
+            made = workers.map(make_pieces, work, chunksize=1)
         self.tokenizer, self.device, self.range = tokenizer, device, {}
         at = 0
-        for kind, (_, heads, _) in zip(kinds, made):
+        for (kind, _, _), (_, heads, _) in zip(work, made):
             first, count = self.range.get(kind, (at, 0))
             self.range[kind] = (first, count + len(heads))
             at += len(heads)
@@ -153,7 +158,7 @@ class Pool:
     def uniform(self, shape, g: torch.Generator) -> torch.Tensor:
         return torch.rand(shape, generator=g, device=self.device)
 
-    def examples(self, kind: str, rows: int, length: int, g, window=(SHORTEST, LONGEST), easy=0.5, bos=0.5, oversample=4) -> Batch:
+    def examples(self, kind: str, rows: int, length: int, g, window=(SHORTEST, LONGEST), easy=0.5, bos=0.5, oversample=8) -> Batch:
         """Rows of solved examples of one kind ("lists" or "arithmetic") that end in a question.
 
         A stream of random examples is cut behind the last question that leaves a response window

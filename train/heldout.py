@@ -14,12 +14,7 @@ SIZES = {"arithmetic1": 10_000, "arithmetic2": 20_000, "lists": 20_000, "filler"
 
 def texts() -> frozenset:
     """What training must exclude."""
-    made = set()
-    for kind, size in SIZES.items():
-        per_job = size if kind == "needles" else data.CHUNK
-        for i in range(0, size, per_job):
-            made.update(text for text, _ in data.make_texts(kind, per_job, f"{SEED} {kind} {i}"))
-    return frozenset(made)
+    return frozenset(text for job in data.jobs(SIZES, SEED) for text, _ in data.make_texts(*job))
 
 
 def pool(tokenizer) -> data.Pool:
@@ -34,7 +29,7 @@ class Questions:
     """
 
     def __init__(self, pool: data.Pool, task: str, count: int, length: int | None = None, easy: float = 0.5):
-        self.task, self.prompts, self.answers = task, [], []
+        self.task, self.prompts, self.answers = task.rstrip("12"), [], []
         g = torch.Generator().manual_seed(length or 0)
         while len(self.prompts) < count:
             if length is None:
@@ -52,8 +47,6 @@ class Questions:
             for ids, prompt, fits in zip(batch.ids.tolist(), batch.prompt.tolist(), batch.fits.tolist()):
                 if fits and len(self.prompts) < count:
                     self.add(pool.tokenizer, ids, prompt)
-        if task != "retrieval":
-            self.task = task.rstrip("12")
 
     def add(self, tokenizer, ids: list[int], prompt: int):
         """Appends a row, after a check that the tokenizer gives the same tokens for its text."""

@@ -5,7 +5,8 @@
 - question.txt, answer.txt: the default question of `pulsecol generate`, the first retrieval
   question of 768 tokens. Nothing is chosen by whether the model answers it.
 - testdata/eval.jsonl: about thirty prompts with answers for every task.
-- testdata/expected.json: what this model computes for three prompts, in float32 on the CPU.
+- testdata/expected.json: what this model computes for three prompts, and for the default question
+  with dense attention and with PulseCol, in float32 on the CPU.
 """
 
 import argparse
@@ -27,21 +28,25 @@ EVAL = [  # task, prompt tokens (None: a single question of any length), prompts
     ("arithmetic", 300, 10), ("arithmetic", 600, 10), ("arithmetic", 1000, 10),
 ]
 TOP = 5
+PULSECOL = {"sparsity": 0.8, "group": 32, "eta": 0.3, "refreshes": 8}
 
 
 @torch.no_grad()
 def expected(model, tokenizer, task: str, prompt: list[int], settings: dict) -> dict:
     """Ids, the best logits of the first forward pass at every masked position, and the answer."""
     length = settings["gen_length"]
-    ids = torch.tensor([prompt])
-    masked = torch.cat([ids, ids.new_full((1, length), data.MASK)], 1)
+    masked = torch.tensor([prompt + [data.MASK] * length])
     best = model(masked, length)[0].topk(TOP)
-    output = sampler.generate(model, ids, length, settings["block_length"], settings["steps"])[0].tolist()
     return {
         "task": task, "prompt": tokenizer.decode(prompt), "prompt_ids": prompt,
         "top_ids": best.indices.tolist(), "top_logits": [[round(x, 5) for x in row] for row in best.values.tolist()],
-        "output_ids": output, "text": tokenizer.decode([t for t in output if t != data.EOS]),
+        **generated(model, tokenizer, prompt, settings),
     }
+
+
+def generated(model, tokenizer, prompt: list[int], settings: dict, sparse=None) -> dict:
+    ids = sampler.generate(model, torch.tensor([prompt]), settings["gen_length"], settings["block_length"], settings["steps"], sparse)[0].tolist()
+    return {"output_ids": ids, "text": tokenizer.decode([t for t in ids if t != data.EOS])}
 
 
 def main():
@@ -69,7 +74,13 @@ def main():
         q = heldout.Questions(pool, task, 1, length)
         cases.append(expected(model, tokenizer, q.task, q.prompts[0], settings))
     chosen = {k: settings[k] for k in ("gen_length", "block_length", "steps")}
-    (folder / "expected.json").write_text(json.dumps({"settings": chosen, "mask_id": data.MASK, "cases": cases}, indent=1) + "\n")
+    prompt = question.prompts[0]
+    sparse = sampler.PulseCol(settings["steps"], **PULSECOL)
+    (folder / "expected.json").write_text(json.dumps({
+        "settings": chosen, "mask_id": data.MASK, "cases": cases,
+        "question": {"prompt_ids": prompt, **generated(model, tokenizer, prompt, settings)},
+        "question_pulsecol": {**PULSECOL, **generated(model, tokenizer, prompt, settings, sparse)},
+    }, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,354 @@
+package tinymodel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
+)
+
+// config is what the tests need of config.json.
+type config struct {
+	Width      int   `json:"d_model"`
+	Layers     int   `json:"n_layers"`
+	Heads      int   `json:"n_heads"`
+	Hidden     int   `json:"mlp_hidden_size"`
+	Vocabulary int   `json:"embedding_size"`
+	MaxLength  int   `json:"max_sequence_length"`
+	Mask       int32 `json:"mask_token_id"`
+}
+
+// settings are the sampler settings of generation_config.json.
+type settings struct {
+	GenLength   int `json:"gen_length"`
+	BlockLength int `json:"block_length"`
+	Steps       int `json:"steps"`
+}
+
+func readJSON(t *testing.T, fsys fs.FS, name string, v any) {
+	t.Helper()
+	text, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// shapes are the tensors a LLaDA checkpoint of this configuration has.
+func (c config) shapes() map[string][]int {
+	shapes := map[string][]int{
+		"model.transformer.wte.weight":    {c.Vocabulary, c.Width},
+		"model.transformer.ln_f.weight":   {c.Width},
+		"model.transformer.ff_out.weight": {c.Vocabulary, c.Width},
+	}
+	for i := range c.Layers {
+		for name, shape := range map[string][]int{
+			"attn_norm": {c.Width}, "ff_norm": {c.Width},
+			"q_proj": {c.Width, c.Width}, "k_proj": {c.Width, c.Width}, "v_proj": {c.Width, c.Width},
+			"attn_out": {c.Width, c.Width},
+			"ff_proj":  {c.Hidden, c.Width}, "up_proj": {c.Hidden, c.Width}, "ff_out": {c.Width, c.Hidden},
+		} {
+			shapes[fmt.Sprintf("model.transformer.blocks.%d.%s.weight", i, name)] = shape
+		}
+	}
+	return shapes
+}
+
+func TestWeightsAreTheTensorsOfTheConfig(t *testing.T) {
+	var c config
+	readJSON(t, FS(), "config.json", &c)
+	file := Weights()
+	if len(file) > 8_000_000 {
+		t.Errorf("%d bytes of weights, want at most 8 MB", len(file))
+	}
+	size := binary.LittleEndian.Uint64(file)
+	if size > uint64(len(file)-8) {
+		t.Fatalf("header of %d bytes in a file of %d", size, len(file))
+	}
+	header, data := file[8:8+size], file[8+size:]
+	var tensors map[string]struct {
+		DType   string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	if err := json.Unmarshal(header, &tensors); err != nil {
+		t.Fatal(err)
+	}
+	delete(tensors, "__metadata__")
+	got := map[string][]int{}
+	for name, tensor := range tensors {
+		got[name] = tensor.Shape
+		if tensor.DType != "BF16" {
+			t.Errorf("%s is %s, want BF16", name, tensor.DType)
+		}
+	}
+	if diff := cmp.Diff(c.shapes(), got); diff != "" {
+		t.Errorf("tensors (-want +got):\n%s", diff)
+	}
+	parameters := 0
+	for _, shape := range got {
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		parameters += n
+	}
+	if len(data) != 2*parameters {
+		t.Errorf("%d bytes of data for %d parameters of 2 bytes", len(data), parameters)
+	}
+	if c.Width/c.Heads != 64 {
+		t.Errorf("head dimension %d, want 64", c.Width/c.Heads)
+	}
+	for i := 0; i+1 < len(data); i += 2 {
+		if binary.LittleEndian.Uint16(data[i:])&0x7f80 == 0x7f80 {
+			t.Fatalf("value %d is not finite", i/2)
+		}
+	}
+}
+
+func TestGenerationSettingsDivideEvenly(t *testing.T) {
+	var s settings
+	readJSON(t, FS(), "generation_config.json", &s)
+	if s.GenLength <= 0 || s.BlockLength <= 0 || s.GenLength%s.BlockLength != 0 {
+		t.Fatalf("gen_length %d is no multiple of block_length %d", s.GenLength, s.BlockLength)
+	}
+	if blocks := s.GenLength / s.BlockLength; s.Steps%blocks != 0 {
+		t.Errorf("steps %d is no multiple of the %d blocks", s.Steps, blocks)
+	}
+}
+
+func TestFSHasOnlySmallFiles(t *testing.T) {
+	names, err := fs.Glob(FS(), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+	if !slices.Equal(names, want) {
+		t.Errorf("files %q, want %q", names, want)
+	}
+	for _, name := range want {
+		var object map[string]any
+		readJSON(t, FS(), name, &object)
+	}
+}
+
+func TestQuestionHidesItsAnswer(t *testing.T) {
+	if !strings.HasPrefix(Question, "Text: ") || !strings.HasSuffix(Question, "?\nA:") {
+		t.Errorf("question %q has not the form of the training prompts", Question)
+	}
+	if strings.Count(Question, Answer) != 1 {
+		t.Errorf("%q occurs %d times in the question, want once", Answer, strings.Count(Question, Answer))
+	}
+	if strings.Count(Question, "The magic number for") < 2 {
+		t.Error("the question has no second number to confuse the answer with")
+	}
+}
+
+// TestEvalPromptsHaveTrueAnswers recomputes what can be recomputed without the
+// model, so that a broken generator of questions is noticed.
+func TestEvalPromptsHaveTrueAnswers(t *testing.T) {
+	file, err := os.Open("testdata/eval.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	count := map[string]int{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var e struct {
+			Task, Prompt, Answer string
+			Tokens               int
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		count[e.Task]++
+		question := e.Prompt[strings.LastIndex(e.Prompt, "Q: "):]
+		switch task, _, _ := strings.Cut(e.Task, "-"); task {
+		case "retrieval":
+			if strings.Count(e.Prompt, e.Answer) != 1 {
+				t.Errorf("%q is not hidden in its text", e.Answer)
+			}
+		case "lists":
+			if want := listAnswer(t, question); want != e.Answer {
+				t.Errorf("%q: answer %q, want %q", question, e.Answer, want)
+			}
+		case "arithmetic":
+			checkSteps(t, e.Answer)
+		default:
+			t.Errorf("unknown task %q", e.Task)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"retrieval": 30, "lists": 30, "lists-few-shot": 30, "arithmetic": 30, "arithmetic-few-shot": 30}
+	if diff := cmp.Diff(want, count); diff != "" {
+		t.Errorf("prompts of each task (-want +got):\n%s", diff)
+	}
+}
+
+// listAnswer solves "Q: Please <operation> the list <numbers>.\nA:".
+func listAnswer(t *testing.T, question string) string {
+	t.Helper()
+	operation, rest, ok := strings.Cut(strings.TrimPrefix(question, "Q: Please "), " the list ")
+	if !ok {
+		t.Fatalf("no list in %q", question)
+	}
+	list, _, _ := strings.Cut(rest, ".")
+	var x []int
+	for _, field := range strings.Fields(list) {
+		var v int
+		if _, err := fmt.Sscan(field, &v); err != nil {
+			t.Fatalf("%q: %v", question, err)
+		}
+		x = append(x, v)
+	}
+	switch operation {
+	case "reverse":
+		slices.Reverse(x)
+	case "sort":
+		slices.Sort(x)
+	case "double each number in":
+		for i := range x {
+			x[i] *= 2
+		}
+	case "keep the even numbers in":
+		x = slices.DeleteFunc(x, func(v int) bool { return v%2 != 0 })
+	case "keep the odd numbers in":
+		x = slices.DeleteFunc(x, func(v int) bool { return v%2 == 0 })
+	default:
+		t.Fatalf("unknown operation %q", operation)
+	}
+	if len(x) == 0 {
+		return "none."
+	}
+	return strings.Trim(fmt.Sprint(x), "[]") + "."
+}
+
+// checkSteps checks "a + b = c. c * d = e. #### e".
+func checkSteps(t *testing.T, answer string) {
+	t.Helper()
+	worked, result, ok := strings.Cut(answer, " #### ")
+	if !ok {
+		t.Fatalf("no result in %q", answer)
+	}
+	last := ""
+	for step := range strings.SplitSeq(strings.TrimSuffix(worked, "."), ". ") {
+		var a, b, c int
+		var sign, equals string
+		if _, err := fmt.Sscan(step, &a, &sign, &b, &equals, &c); err != nil {
+			t.Fatalf("%q: %v", answer, err)
+		}
+		value := map[string]int{"+": a + b, "-": a - b, "*": a * b}[sign]
+		if value != c || last != "" && last != fmt.Sprint(a) {
+			t.Errorf("%q: wrong step %q", answer, step)
+		}
+		last = fmt.Sprint(c)
+	}
+	if last != result {
+		t.Errorf("%q: the last step gives %s", answer, last)
+	}
+}
+
+// generated is what testdata/expected.json has for one prompt.
+type generated struct {
+	Prompt    string      `json:"prompt"`
+	PromptIDs []int32     `json:"prompt_ids"`
+	OutputIDs []int32     `json:"output_ids"`
+	Text      string      `json:"text"`
+	TopIDs    [][]int32   `json:"top_ids"`
+	TopLogits [][]float64 `json:"top_logits"`
+}
+
+type expected struct {
+	Settings settings    `json:"settings"`
+	Mask     int32       `json:"mask_id"`
+	Cases    []generated `json:"cases"`
+	Question generated   `json:"question"`
+	PulseCol generated   `json:"question_pulsecol"`
+}
+
+// TestTokenizerGivesTheReferenceIDs holds the Go tokenizer to HuggingFace's
+// on the files of this model.
+func TestTokenizerGivesTheReferenceIDs(t *testing.T) {
+	tok, err := tokenizer.Open(FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want expected
+	readJSON(t, os.DirFS("testdata"), "expected.json", &want)
+	want.Question.Prompt = Question
+	for _, g := range append(want.Cases, want.Question) {
+		ids, err := tok.Encode(g.Prompt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(g.PromptIDs, ids); diff != "" {
+			t.Errorf("ids of %.40q... (-want +got):\n%s", g.Prompt, diff)
+		}
+		text, err := tok.Decode(g.OutputIDs, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text != g.Text {
+			t.Errorf("decoded %q, want %q", text, g.Text)
+		}
+	}
+}
+
+// TestExpectedIsConsistent guards the reference outputs that tests of the model
+// are held to against a mix-up with another model or other settings.
+func TestExpectedIsConsistent(t *testing.T) {
+	var c config
+	var s settings
+	readJSON(t, FS(), "config.json", &c)
+	readJSON(t, FS(), "generation_config.json", &s)
+	var want expected
+	readJSON(t, os.DirFS("testdata"), "expected.json", &want)
+	if want.Settings != s || want.Mask != c.Mask {
+		t.Errorf("expected.json is for settings %+v and mask %d, the model has %+v and %d", want.Settings, want.Mask, s, c.Mask)
+	}
+	if len(want.Cases) != 3 {
+		t.Fatalf("%d cases, want 3", len(want.Cases))
+	}
+	for _, g := range want.Cases {
+		if len(g.TopIDs) != s.GenLength || len(g.TopLogits) != s.GenLength {
+			t.Errorf("%q: best logits at %d and %d positions, want %d", g.Text, len(g.TopIDs), len(g.TopLogits), s.GenLength)
+		}
+		for i, logits := range g.TopLogits {
+			ascending := slices.Clone(logits)
+			slices.Reverse(ascending)
+			if len(logits) != len(g.TopIDs[i]) || !slices.IsSorted(ascending) {
+				t.Errorf("%q: logits %v of ids %v are not in descending order", g.Text, logits, g.TopIDs[i])
+			}
+		}
+	}
+	for _, g := range append(want.Cases, want.Question, want.PulseCol) {
+		if len(g.OutputIDs) != s.GenLength {
+			t.Errorf("%q: %d generated tokens, want %d", g.Text, len(g.OutputIDs), s.GenLength)
+		}
+		for _, id := range slices.Concat(g.PromptIDs, g.OutputIDs) {
+			if id < 0 || int(id) >= c.Vocabulary || id == c.Mask {
+				t.Errorf("%q: id %d is not a token of text", g.Text, id)
+			}
+		}
+		if len(g.PromptIDs)+s.GenLength > c.MaxLength {
+			t.Errorf("%q: prompt of %d tokens leaves no room for the answer", g.Text, len(g.PromptIDs))
+		}
+	}
+	if got := strings.TrimSpace(want.Question.Text); got != Answer {
+		t.Errorf("reference answer to Question is %q, want %q", got, Answer)
+	}
+}
