@@ -50,7 +50,7 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	out, y := o.result(len(rows), vocab)
 	// Runs of wanted rows go through one product each.
-	gathered := make([]float32, 0, len(rows)*d)
+	var gathered []float32
 	for r := 0; r < len(rows); {
 		if rows[r] < 0 {
 			r++

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Flags that zero would be a value of are pointers: nil is "not given". The
+// tags model, method and schedule on a flag name those it applies to; without
+// the tag it applies to all.
+
+// checkApplies reports every given flag whose tag does not list have.
+func checkApplies(line *kong.Context, tag, have, description string) error {
+	var errs []error
+	for _, p := range line.Path {
+		if p.Flag == nil {
+			continue
+		}
+		if only := p.Flag.Tag.Get(tag); only != "" && !slices.Contains(strings.Fields(only), have) {
+			errs = append(errs, usagef("--%s does not apply to %s", p.Flag.Name, description))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bounds collects the flags that are out of range.
+type bounds struct{ errs []error }
+
+func (b *bounds) atLeast(least int, flag string, v *int) {
+	if v != nil && *v < least {
+		b.errs = append(b.errs, usagef("--%s %d: want at least %d", flag, *v, least))
+	}
+}
+
+// share wants a number in [0, 1), above0 in (0, 1].
+func (b *bounds) share(above0 bool, flag string, v *float64) {
+	switch {
+	case v == nil:
+	case above0 && !(*v > 0 && *v <= 1):
+		b.errs = append(b.errs, usagef("--%s %v: want above 0, at most 1", flag, *v))
+	case !above0 && !(*v >= 0 && *v < 1):
+		b.errs = append(b.errs, usagef("--%s %v: want at least 0, below 1", flag, *v))
+	}
+}
+
+func (b *bounds) positive(flag string, v *float64) {
+	if v != nil && !(*v > 0 && *v <= math.MaxFloat64) {
+		b.errs = append(b.errs, usagef("--%s %v: want a finite number above 0", flag, *v))
+	}
+}
+
+func (b *bounds) nonNegative(flag string, v *float64) {
+	if v != nil && !(*v >= 0 && *v <= math.MaxFloat64) {
+		b.errs = append(b.errs, usagef("--%s %v: want a finite number, at least 0", flag, *v))
+	}
+}
+
+func (b *bounds) err() error { return errors.Join(b.errs...) }
+
+// or returns *v, or otherwise if the flag was not given.
+func or[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// parseIDs reads token ids separated by commas, with or without brackets around
+// them, that must lie in a vocabulary.
+func parseIDs(flag, text string, vocab int) ([]int32, error) {
+	list := strings.TrimSpace(text)
+	if strings.HasPrefix(list, "[") && strings.HasSuffix(list, "]") {
+		list = list[1 : len(list)-1]
+	}
+	var ids []int32
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		id, err := strconv.Atoi(part)
+		switch {
+		case err != nil:
+			return nil, usagef("--%s: %q at position %d is not a token id; want numbers such as 1,2,3", flag, part, len(ids))
+		case id < 0 || id >= vocab:
+			return nil, usagef("--%s: token id %d at position %d is outside the vocabulary, 0 to %d", flag, id, len(ids), vocab-1)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}

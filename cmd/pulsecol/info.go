@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
+)
+
+type infoCmd struct {
+	Open    modelFlag    `embed:""`
+	Length  *int         `placeholder:"N" help:"Tokens of the run to predict, prompt and generated ones together. Default: 1024, or what the model can take."`
+	Method  methodFlags  `embed:""`
+	Sampler samplerFlags `embed:""`
+	JSON    bool         `name:"json" help:"Print one JSON object."`
+}
+
+func (infoCmd) Help() string {
+	return `The flags of "pulsecol generate" say which run the memory is predicted for. The prediction is the peak of all memory of the process, mapped weights included.
+
+Examples:
+  pulsecol info
+  pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --sparsity 0.8`
+}
+
+// information is what info prints.
+type information struct {
+	Model       string           `json:"model"`
+	ModelType   string           `json:"model_type"`
+	Config      architecture     `json:"config"`
+	Parameters  int64            `json:"parameters"`
+	DTypes      []string         `json:"dtypes"`
+	WeightBytes int64            `json:"weight_bytes"`
+	Tokenizer   *tokenizerInfo   `json:"tokenizer"` // null if there is none
+	Host        host             `json:"host"`
+	Memory      memoryPrediction `json:"memory"`
+}
+
+type tokenizerInfo struct {
+	Size int `json:"size"` // the largest id plus one
+}
+
+func (c *infoCmd) Run(line *kong.Context, std stdio) error {
+	m, err := c.Open.open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	s, err := c.Sampler.choose(m, line)
+	if err != nil {
+		return err
+	}
+	n, err := c.length(m, s)
+	if err != nil {
+		return err
+	}
+	att, err := c.Method.choose(m, n, c.Sampler.Seed, line)
+	if err != nil {
+		return err
+	}
+	i := information{Model: m.name, ModelType: m.kind(), Config: m.config(), Parameters: m.parameters(), Host: thisHost()}
+	if i.Memory, err = predictMemory(s, att, n); err != nil {
+		return err
+	}
+	if i.DTypes, i.WeightBytes, err = storage(&c.Open); err != nil {
+		return err
+	}
+	if i.Tokenizer, err = describeTokenizer(&c.Open); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(std.out, i)
+	}
+	return i.print(std.out)
+}
+
+// length returns the tokens of the run to predict.
+func (c *infoCmd) length(m *openModel, s sampler) (int, error) {
+	n := or(c.Length, max(min(1024, m.config().Context), s.newTokens()))
+	if n < max(1, s.newTokens()) {
+		return 0, usagef("--length %d: want at least 1, and not less than the %d new tokens", n, s.newTokens())
+	}
+	return n, checkLength(m, n-s.newTokens(), s.newTokens())
+}
+
+// storage returns the element types of a checkpoint and its size.
+func storage(f *modelFlag) (dtypes []string, size int64, err error) {
+	src, err := f.weights()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer src.Close()
+	for _, name := range src.Names() {
+		t, err := src.Tensor(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !slices.Contains(dtypes, string(t.DType)) {
+			dtypes = append(dtypes, string(t.DType))
+		}
+		size += int64(len(t.Data))
+	}
+	slices.Sort(dtypes)
+	return dtypes, size, nil
+}
+
+func describeTokenizer(f *modelFlag) (*tokenizerInfo, error) {
+	t, err := f.tokenizer()
+	if errors.Is(err, tokenizer.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &tokenizerInfo{t.Size()}, nil
+}
+
+func (i *information) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	c := i.Config
+	row("model", "%s (%s)", i.Model, i.ModelType)
+	row("layers", "%d of %d features, feed-forward %d", c.Layers, c.Hidden, c.FeedForward)
+	row("attention", "%d heads of %d, %d key-value heads", c.Heads, c.HeadDim, c.KVHeads)
+	row("vocabulary", "%d tokens, mask %d, end of text %d", c.Vocab, c.MaskID, c.EOSID)
+	row("context", "%d tokens", c.Context)
+	row("parameters", "%d", i.Parameters)
+	row("weights", "%s, %s", byteSize(i.WeightBytes), strings.Join(i.DTypes, ", "))
+	if i.Tokenizer == nil {
+		row("tokenizer", "none")
+	} else {
+		row("tokenizer", "%d tokens", i.Tokenizer.Size)
+	}
+	row("CPU", "%s, %d threads, %s", i.Host.CPU, i.Host.Threads, i.Host.Features)
+	row("CUDA", "%s", i.Host.CUDA)
+	p := i.Memory
+	row("memory", "about %s for %d tokens, %d of them generated, with %s:", byteSize(p.Peak), p.Length, p.NewTokens, p.Method)
+	row("", "%s weights, %s activations, %s column tables, %s program", byteSize(p.Weights), byteSize(p.Workspace), byteSize(p.Columns), byteSize(p.Program))
+	return t.Flush()
+}

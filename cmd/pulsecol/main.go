@@ -1,0 +1,147 @@
+// Command pulsecol generates text with diffusion language models (LLaDA and
+// Dream) under PulseCol's column-sparse attention, and looks into such models.
+// "pulsecol COMMAND --help" describes its commands.
+//
+// Results go to the standard output, everything else to the standard error.
+// The exit status is 0 on success, 1 on a failure (a missing file, a broken
+// checkpoint, a prompt too long for the model), 2 on wrong usage (an unknown
+// flag, a value out of range) and 130 after an interrupt.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+type cli struct {
+	Generate generateCmd `cmd:"" help:"Answer a prompt."`
+	Logits   logitsCmd   `cmd:"" help:"Write the model's output for a sequence of tokens to a file."`
+	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
+	Info     infoCmd     `cmd:"" help:"Describe a model, this machine, and the memory that a run takes."`
+	Bench    struct {
+		Step benchStepCmd `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
+	} `cmd:"" help:"Measure speed."`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
+}
+
+const description = `Text from diffusion language models, with periodically refreshed column-sparse attention.
+
+Without --model, commands use a small model that is part of the program; "pulsecol generate" asks it a question.
+
+Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.`
+
+func main() {
+	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// stdio are the standard streams.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Exit statuses other than 0.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as shells report a death by SIGINT
+)
+
+// run executes a command line and returns the exit status.
+func run(args []string, std stdio) int {
+	err := execute(args, std)
+	if err == nil {
+		return 0
+	}
+	status := exitFailure
+	var usage usageError
+	switch {
+	case errors.Is(err, context.Canceled):
+		status, err = exitInterrupted, errors.New("interrupted")
+	case errors.As(err, &usage), errors.Is(err, pulsecol.ErrConfig), errors.Is(err, llada.ErrRequest):
+		status = exitUsage
+	}
+	text := strings.TrimPrefix(err.Error(), "pulsecol: ")
+	fmt.Fprintf(std.err, "pulsecol: %s\n", strings.ReplaceAll(text, "\n", "; "))
+	return status
+}
+
+func execute(args []string, std stdio) error {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("pulsecol"), kong.Description(description), kong.Vars{"version": version()},
+		kong.Writers(std.out, std.err), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Bind(std))
+	if err != nil {
+		return err
+	}
+	line, err := parser.Parse(joinNegative(args))
+	if err != nil {
+		return usagef("%w (see pulsecol --help)", err)
+	}
+	return line.Run()
+}
+
+// untilInterrupted returns a context that ends with the first interrupt, so that a
+// command can say what it has got. A second one ends the process at once, as the
+// first does in commands that wait for input.
+func untilInterrupted() (ctx context.Context, stop func()) {
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// usageError marks an error as one of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// joinNegative turns "--flag -1" into "--flag=-1": the parser would take the
+// number for a flag, and its error would not name the range.
+func joinNegative(args []string) []string {
+	var out []string
+	for _, a := range args {
+		last := len(out) - 1
+		negative := len(a) > 1 && a[0] == '-' && (a[1] == '.' || a[1] >= '0' && a[1] <= '9')
+		if negative && last >= 0 && strings.HasPrefix(out[last], "--") && !strings.Contains(out[last], "=") {
+			out[last] += "=" + a
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// version names the module's version, and the commit where that is known.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "pulsecol (built without module information)"
+	}
+	text := "pulsecol " + info.Main.Version
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		text += " " + commit
+		if settings["vcs.modified"] == "true" {
+			text += "+changes"
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", text, info.GoVersion, settings["GOOS"], settings["GOARCH"])
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"pulsecol": main,
+		// The command, and then the most memory that it ever had.
+		"pulsecol-peak": func() {
+			status := run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
+			fmt.Fprintf(os.Stderr, "peak %d\n", procStatus("VmHWM"))
+			os.Exit(status)
+		},
+	})
+}
+
+// TestScripts runs testdata/script: what a user types, and what comes out.
+func TestScripts(t *testing.T) {
+	if raceEnabled {
+		t.Skip("starts many processes, which is slow with the race detector; the other tests run in this one")
+	}
+	data := filepath.Dir(golden.Dir(t, "llada"))
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("DATA", data)
+			env.Setenv("LLADA", filepath.Join(data, "llada"))
+			env.Setenv("DREAM", filepath.Join(data, "dream"))
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "cuda" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return cudaop.Available() == nil, nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// status N COMMAND...: COMMAND exits with N, says one line that starts
+			// with "pulsecol: " on the standard error, and nothing else.
+			"status": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg || len(args) < 2 {
+					ts.Fatalf("usage: status N COMMAND...")
+				}
+				err := ts.Exec(args[1], args[2:]...)
+				got := "0"
+				if err != nil {
+					got = strings.TrimPrefix(err.Error(), "exit status ")
+				}
+				if got != args[0] {
+					ts.Fatalf("exit status %s, want %s", got, args[0])
+				}
+				if out := ts.ReadFile("stdout"); out != "" {
+					ts.Fatalf("output %q, want none", out)
+				}
+				said := ts.ReadFile("stderr")
+				if !strings.HasPrefix(said, "pulsecol: ") || strings.Index(said, "\n") != len(said)-1 || strings.Contains(said, "goroutine") {
+					ts.Fatalf("the standard error is %q, want one line", said)
+				}
+			},
+			// truncate FILE N cuts N bytes off the end of FILE.
+			"truncate": func(ts *testscript.TestScript, _ bool, args []string) {
+				n, err := strconv.ParseInt(args[1], 10, 64)
+				ts.Check(err)
+				info, err := os.Stat(ts.MkAbs(args[0]))
+				ts.Check(err)
+				ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-n))
+			},
+			// safetensors HEADER N FILE writes a file of the header and N zero bytes.
+			"safetensors": func(ts *testscript.TestScript, _ bool, args []string) {
+				header := strings.TrimSpace(ts.ReadFile(args[0]))
+				n, err := strconv.Atoi(args[1])
+				ts.Check(err)
+				file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+				file = append(append(file, header...), make([]byte, n)...)
+				ts.Check(os.WriteFile(ts.MkAbs(args[2]), file, 0o600))
+			},
+		},
+	})
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// limitGarbage is called between opening a model and a run that will hold data
+// bytes. It gives back what reading the model has left, and sets how much garbage
+// may pile up before it is collected, which it returns: a twentieth of what is
+// alive. Go's default, as much again, would double the peak.
+func limitGarbage(data int64) int64 {
+	const least = 2 << 20 // less would have small models collect at every step
+	debug.FreeOSMemory()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	live := data + int64(s.HeapAlloc)
+	garbage := max(least, live/20)
+	debug.SetGCPercent(int(min(100, 100*garbage/live)))
+	return garbage
+}
+
+// memoryPrediction is what a run takes, in bytes.
+type memoryPrediction struct {
+	Length    int    `json:"length"`
+	NewTokens int    `json:"new_tokens"`
+	Method    string `json:"method"`
+	Weights   int64  `json:"weights_bytes"` // that a run reads
+	Workspace int64  `json:"workspace_bytes"`
+	Columns   int64  `json:"columns_bytes"`
+	Program   int64  `json:"program_bytes"` // all the rest
+	Peak      int64  `json:"peak_bytes"`
+}
+
+// predictMemory returns the memory that a run with length tokens in all takes in
+// this process, in which the model has been opened.
+func predictMemory(s sampler, att attention, length int) (memoryPrediction, error) {
+	mem, err := s.memory(length-s.newTokens(), att.Config)
+	if err != nil {
+		return memoryPrediction{}, err
+	}
+	garbage := limitGarbage(mem.Workspace + mem.Columns)
+	program := garbage + residentMemory()
+	if !mapped {
+		program = max(0, program-mem.Weights) // it holds them already
+	}
+	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))
+	return memoryPrediction{
+		Length: length, NewTokens: s.newTokens(), Method: att.method,
+		Weights: mem.Weights, Workspace: mem.Workspace, Columns: mem.Columns, Program: program, Peak: mem.Total() + program,
+	}, nil
+}
+
+// The kernels' working memory for each thread: packed weights and tiles, and the
+// exponentials of a tile's rows, four panels of 32 queries for each key.
+const (
+	threadMemory         = 512 << 10
+	threadMemoryPerToken = 4 * 32 * 4
+)
+
+// mapped says whether weights are mapped, as package safetensors does on Unix
+// systems, and not read into memory when a model is opened.
+var mapped = !slices.Contains([]string{"windows", "plan9", "js", "wasip1"}, runtime.GOOS)
+
+// residentMemory is the memory of this process, in bytes, as the system counts
+// it on Linux, and elsewhere what the Go runtime has taken.
+func residentMemory() int64 {
+	if n := procStatus("VmRSS"); n > 0 {
+		return n
+	}
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.Sys - s.HeapReleased)
+}
+
+// procStatus returns a size out of Linux's /proc/self/status, in bytes, or 0.
+func procStatus(field string) int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}

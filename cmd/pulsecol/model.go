@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
+	"github.com/pulsecol/pulsecol/models/dream"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+// model is what the commands need of a model of either type.
+type model interface {
+	Encode(text string) ([]int32, error)
+	Decode(ids []int32) (string, error)
+	Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error)
+	Close() error
+
+	kind() string // the model_type of its config.json
+	config() architecture
+	refreshes() int // of a generation, as the paper chose them for the model
+	parameters() int64
+	chat(system *string, user string) string
+	sampler(f *samplerFlags) sampler
+}
+
+// architecture has the fields of llada.Config and dream.Config.
+type architecture struct {
+	Layers      int     `json:"layers"`
+	Hidden      int     `json:"hidden"`
+	Heads       int     `json:"heads"`
+	KVHeads     int     `json:"kv_heads"`
+	HeadDim     int     `json:"head_dim"`
+	FeedForward int     `json:"feed_forward"`
+	Vocab       int     `json:"vocab"`
+	Context     int     `json:"context"`
+	RopeTheta   float64 `json:"rope_theta"`
+	Eps         float64 `json:"norm_eps"`
+	TiedHead    bool    `json:"tied_head"`
+	MaskID      int32   `json:"mask_id"`
+	EOSID       int32   `json:"eos_id"`
+	PadID       int32   `json:"pad_id"`
+}
+
+type lladaModel struct{ *llada.Model }
+
+func (lladaModel) kind() string           { return "llada" }
+func (m lladaModel) config() architecture { return architecture(m.Config()) }
+func (lladaModel) refreshes() int         { return 16 }
+func (m lladaModel) parameters() int64    { return m.Config().Parameters() }
+
+func (lladaModel) chat(system *string, user string) string {
+	messages := []llada.Message{{Role: "user", Content: user}}
+	if system != nil {
+		messages = append([]llada.Message{{Role: "system", Content: *system}}, messages...)
+	}
+	return llada.Chat(messages)
+}
+
+type dreamModel struct{ *dream.Model }
+
+func (dreamModel) kind() string           { return "Dream" }
+func (m dreamModel) config() architecture { return architecture(m.Config()) }
+func (dreamModel) refreshes() int         { return 8 }
+func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
+
+func (dreamModel) chat(system *string, user string) string {
+	messages := []dream.Message{{Role: "user", Content: user}}
+	if system != nil {
+		messages = append([]dream.Message{{Role: "system", Content: *system}}, messages...)
+	}
+	return dream.Chat(messages)
+}
+
+// openModel is an open model and where it came from.
+type openModel struct {
+	model
+	name     string // its directory
+	embedded bool
+}
+
+// modelFlag is the flag that all commands have.
+type modelFlag struct {
+	Model *string `placeholder:"DIR" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files. Default: the small model in the program."`
+}
+
+// open opens the model directory, or the embedded model if none was named.
+func (f *modelFlag) open() (*openModel, error) {
+	if f.Model == nil {
+		m, err := llada.OpenFS(tinymodel.FS(), tinymodel.Weights())
+		if err != nil {
+			return nil, fmt.Errorf("the embedded model: %w", err)
+		}
+		return &openModel{lladaModel{m}, "embedded", true}, nil
+	}
+	dir := *f.Model
+	kind, err := modelType(dir)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "llada":
+		m, err := llada.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return &openModel{lladaModel{m}, dir, false}, nil
+	case "Dream":
+		m, err := dream.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return &openModel{dreamModel{m}, dir, false}, nil
+	}
+	return nil, fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
+}
+
+// modelType reads the model_type of a directory's config.json. The model packages
+// check everything else.
+func modelType(dir string) (string, error) {
+	if dir == "" {
+		return "", usagef("--model is empty")
+	}
+	path := filepath.Join(dir, "config.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return c.ModelType, nil
+}
+
+// tokenizer opens the model's tokenizer alone. The error wraps
+// tokenizer.ErrNotFound if it has none.
+func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
+	if f.Model == nil {
+		return tokenizer.Open(tinymodel.FS())
+	}
+	t, err := tokenizer.Open(os.DirFS(*f.Model))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", *f.Model, err)
+	}
+	return t, nil
+}
+
+// weights opens the model's checkpoint alone.
+func (f *modelFlag) weights() (safetensors.Source, error) {
+	if f.Model == nil {
+		return safetensors.Parse(tinymodel.Weights(), safetensors.SingleFile)
+	}
+	return safetensors.OpenDir(*f.Model)
+}

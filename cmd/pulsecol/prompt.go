@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/pulsecol/pulsecol/internal/tinymodel"
+)
+
+// promptFlags give the text or the tokens to answer.
+type promptFlags struct {
+	Prompt     *string `xor:"prompt" group:"Prompt" placeholder:"TEXT" help:"The prompt; - reads it from the standard input. Default with the small model: a question of its own."`
+	PromptFile *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Read the prompt from FILE. One newline at its end is dropped, as with -."`
+	PromptIDs  *string `name:"prompt-ids" xor:"prompt" group:"Prompt" placeholder:"1,2,3" help:"The prompt's token ids, taken as they are."`
+	Chat       bool    `group:"Prompt" help:"Put the prompt into the chat form of the model's Instruct version."`
+	System     *string `group:"Prompt" placeholder:"TEXT" help:"System message in front of a --chat."`
+	Raw        bool    `group:"Prompt" help:"Leave the prompt as it is. Without it the small model gets TEXT as Q: TEXT, newline, A:, the form that it knows."`
+}
+
+// prompt is what a generation starts from.
+type prompt struct {
+	ids      []int32
+	question string // the small model's own question, if it was asked
+}
+
+// read returns the prompt for m.
+func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
+	if err := f.validate(m); err != nil {
+		return prompt{}, err
+	}
+	if f.PromptIDs != nil {
+		ids, err := parseIDs("prompt-ids", *f.PromptIDs, m.config().Vocab)
+		return prompt{ids: ids}, err
+	}
+	text, own, err := f.text(in)
+	if err != nil {
+		return prompt{}, err
+	}
+	p := prompt{}
+	if own {
+		p.question = text
+	}
+	switch {
+	case f.Chat:
+		text = m.chat(f.System, text)
+	case m.embedded && !f.Raw:
+		text = asQuestion(text)
+	}
+	if p.ids, err = m.Encode(text); err != nil {
+		return prompt{}, fmt.Errorf("%s: %w", m.name, err)
+	}
+	for _, id := range p.ids {
+		if vocab := m.config().Vocab; int(id) >= vocab {
+			return prompt{}, fmt.Errorf("%s: the tokenizer gives token %d, the model has %d", m.name, id, vocab)
+		}
+	}
+	return p, nil
+}
+
+// asQuestion puts text into the form that the small model was trained on, unless
+// it has that form.
+func asQuestion(text string) string {
+	const end = "\nA:"
+	if strings.HasSuffix(text, end) {
+		return text
+	}
+	return "Q: " + text + end
+}
+
+func (f *promptFlags) validate(m *openModel) error {
+	none := f.Prompt == nil && f.PromptFile == nil && f.PromptIDs == nil
+	switch {
+	case none && !m.embedded:
+		return usagef("no prompt: want --prompt, --prompt-file or --prompt-ids")
+	case f.Chat && m.embedded:
+		return usagef("--chat: the small model has no chat form")
+	case f.Raw && !m.embedded:
+		return usagef("--raw does not apply with --model: prompts are left as they are")
+	case f.Raw && none:
+		return usagef("--raw needs a prompt")
+	case f.System != nil && !f.Chat:
+		return usagef("--system needs --chat")
+	case f.PromptIDs != nil && (f.Chat || f.Raw):
+		return usagef("--chat and --raw do not apply to --prompt-ids")
+	}
+	return nil
+}
+
+// text returns the text of the prompt, and whether it is the small model's own.
+func (f *promptFlags) text(in io.Reader) (text string, own bool, err error) {
+	var data []byte
+	switch {
+	case f.PromptFile != nil:
+		data, err = os.ReadFile(*f.PromptFile)
+	case f.Prompt == nil:
+		return tinymodel.Question, true, nil
+	case *f.Prompt == "-":
+		data, err = io.ReadAll(in)
+	default:
+		return *f.Prompt, false, nil
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), false, err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+
+	"github.com/alecthomas/kong"
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/models/dream"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+// samplerFlags are the options of both models' samplers.
+type samplerFlags struct {
+	Steps           *int     `group:"Sampler" placeholder:"N" help:"Denoising steps. Default: as many as tokens; Dream at most 512."`
+	Temperature     *float64 `group:"Sampler" placeholder:"T" help:"Randomness of the tokens; 0 takes the most probable. Default: the model's, else 0."`
+	Threshold       *float64 `group:"Sampler" placeholder:"P" help:"Commit every token at least this sure in one step. LLaDA: instead of --steps. Dream: with --alg confidence_threshold. Default: off; Dream 0.9."`
+	ConfidenceDType *string  `name:"confidence-dtype" group:"Sampler" enum:"f32,bf16,f64" placeholder:"TYPE" help:"Round confidences to f32, bf16 (as the published code on a bf16 model) or f64. Default: f32."`
+	SuppressMask    bool     `group:"Sampler" help:"Never predict the mask token. Without it, as in the published code, a token predicted to be a mask stays one."`
+	Seed            uint64   `group:"Sampler" placeholder:"N" default:"0" help:"Seed of everything random. Default: 0."`
+
+	GenLength   *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
+	BlockLength *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens of a block; blocks are filled from left to right. Divides --gen-length, and --steps is a multiple of the number of blocks. Default: --gen-length."`
+	CFGScale    *float64 `name:"cfg-scale" group:"LLaDA's sampler" model:"llada" placeholder:"W" help:"Classifier-free guidance. Default: 0, off."`
+	Remasking   *string  `group:"LLaDA's sampler" model:"llada" enum:"low_confidence,random" placeholder:"RULE" help:"Order of filling: low_confidence (the surest first) or random. Default: low_confidence."`
+	Factor      *float64 `group:"LLaDA's sampler" model:"llada" placeholder:"F" help:"Commit the n-th surest token while its confidence is at least 1-F/(n+1); instead of --steps."`
+	NoEOS       bool     `name:"no-eos" group:"LLaDA's sampler" model:"llada" help:"Never predict end-of-text."`
+	LateEOS     bool     `name:"late-eos" group:"LLaDA's sampler" model:"llada" help:"Commit end-of-text and end-of-turn last."`
+
+	MaxNewTokens *int     `group:"Dream's sampler" model:"Dream" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
+	Infill       bool     `group:"Dream's sampler" model:"Dream" help:"Only fill the mask tokens inside the prompt; the output is then the whole text."`
+	Eps          *float64 `group:"Dream's sampler" model:"Dream" placeholder:"T" help:"The last timestep. Default: 0.001."`
+	Alg          *string  `group:"Dream's sampler" model:"Dream" enum:"origin,maskgit_plus,topk_margin,entropy,confidence_threshold" placeholder:"NAME" help:"What to fill first: origin (at random), maskgit_plus, topk_margin, entropy or confidence_threshold. Default: the model's, else origin."`
+	AlgTemp      *float64 `group:"Dream's sampler" model:"Dream" placeholder:"T" help:"Randomness of that order. Default: 0."`
+	TopP         *float64 `group:"Dream's sampler" model:"Dream" placeholder:"P" help:"Draw from the most probable tokens that make up P. Default: 1, all."`
+	TopK         *int     `group:"Dream's sampler" model:"Dream" placeholder:"K" help:"Draw from the K most probable tokens. Default: 0, all."`
+}
+
+// sampler is a model with the options of its generations.
+type sampler interface {
+	newTokens() int
+	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error)
+	memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error)
+}
+
+// choose returns m with the options that the flags ask for.
+func (f *samplerFlags) choose(m *openModel, line *kong.Context) (sampler, error) {
+	if err := checkApplies(line, "model", m.kind(), "a "+m.kind()+" model"); err != nil {
+		return nil, err
+	}
+	if f.Infill && f.MaxNewTokens != nil {
+		return nil, usagef("--infill and --max-new-tokens can't be used together")
+	}
+	if m.kind() == "llada" && f.Steps != nil && (f.Threshold != nil || f.Factor != nil) {
+		return nil, usagef("--steps does not apply with --threshold or --factor, which take as many as they need")
+	}
+	var b bounds
+	b.atLeast(1, "steps", f.Steps)
+	b.nonNegative("temperature", f.Temperature)
+	b.share(true, "threshold", f.Threshold)
+	b.atLeast(1, "gen-length", f.GenLength)
+	b.atLeast(1, "block-length", f.BlockLength)
+	b.nonNegative("cfg-scale", f.CFGScale)
+	b.positive("factor", f.Factor)
+	b.atLeast(1, "max-new-tokens", f.MaxNewTokens)
+	b.positive("eps", f.Eps)
+	b.nonNegative("alg-temp", f.AlgTemp)
+	b.share(true, "top-p", f.TopP)
+	b.atLeast(0, "top-k", f.TopK)
+	return m.sampler(f), b.err()
+}
+
+type lladaSampler struct {
+	lladaModel
+	o llada.GenerateOptions
+}
+
+func (m lladaModel) sampler(f *samplerFlags) sampler {
+	// What is left out takes the model's default; what is zero on purpose is set
+	// after that.
+	o := m.Options(llada.GenerateOptions{
+		GenLength: or(f.GenLength, 0), BlockLength: or(f.BlockLength, 0), Steps: or(f.Steps, 0),
+		CFGScale: or(f.CFGScale, 0), Remasking: or(f.Remasking, ""), Threshold: or(f.Threshold, 0), Factor: or(f.Factor, 0),
+		ConfidenceDType: or(f.ConfidenceDType, ""), SuppressMask: f.SuppressMask,
+		NoEOS: f.NoEOS, LateEOS: f.LateEOS, Seed: f.Seed,
+	})
+	o.Temperature = or(f.Temperature, o.Temperature)
+	return &lladaSampler{m, o}
+}
+
+func (s *lladaSampler) newTokens() int { return s.o.GenLength }
+
+func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
+	o := s.o
+	o.OnStep = onStep
+	return s.Generate(ctx, prompt, cfg, o)
+}
+
+func (s *lladaSampler) memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+	return s.PredictMemory(1, promptLength, cfg, s.o)
+}
+
+type dreamSampler struct {
+	dreamModel
+	o dream.GenerateOptions
+}
+
+func (m dreamModel) sampler(f *samplerFlags) sampler {
+	o := m.Options(dream.GenerateOptions{
+		MaxNewTokens: or(f.MaxNewTokens, 0), InfillOnly: f.Infill, Steps: or(f.Steps, 0), Eps: or(f.Eps, 0),
+		Alg: or(f.Alg, ""), Threshold: or(f.Threshold, 0), TopP: or(f.TopP, 0),
+		ConfidenceDType: or(f.ConfidenceDType, ""), SuppressMask: f.SuppressMask, Seed: f.Seed,
+	})
+	o.Temperature = or(f.Temperature, o.Temperature)
+	o.AlgTemp = or(f.AlgTemp, o.AlgTemp)
+	o.TopK = or(f.TopK, o.TopK)
+	return &dreamSampler{m, o}
+}
+
+func (s *dreamSampler) newTokens() int { return s.o.MaxNewTokens }
+
+func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
+	o := s.o
+	o.OnStep = onStep
+	return s.Generate(ctx, prompt, cfg, o)
+}
+
+func (s *dreamSampler) memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+	return s.PredictMemory(1, promptLength, cfg, s.o)
+}
