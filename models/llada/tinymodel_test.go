@@ -63,6 +63,9 @@ func TestTinyModelEqualsPyTorch(t *testing.T) {
 	if len(want.Cases) == 0 || len(want.Question.OutputIDs) == 0 || len(want.PulseCol.OutputIDs) == 0 {
 		t.Fatal("no cases")
 	}
+	if testing.Short() {
+		t.Skip("some seconds; a minute under the race detector")
+	}
 	m := openTiny(t)
 	check := func(t *testing.T, g generation, cfg pulsecol.Config) {
 		t.Helper()
@@ -108,6 +111,9 @@ func TestTinyModelEqualsPyTorch(t *testing.T) {
 // The model is right about prompts it was not trained on, and stays so at 80 %
 // sparsity where the prompt is long enough for that to keep some keys.
 func TestTinyModelAccuracy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds; a minute under the race detector")
+	}
 	f, err := os.Open(tinyTestdata(t, "eval.jsonl"))
 	if err != nil {
 		t.Fatal(err)
