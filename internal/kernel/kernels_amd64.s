@@ -4,28 +4,195 @@
 
 #include "textflag.h"
 
-// func mulPanelAVX512(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·mulPanelAVX512(SB), NOSPLIT, $0-121
-	MOVQ m+0(FP), AX
-	MOVQ a_base+16(FP), CX
-	MOVQ rs+40(FP), DX
-	SHLQ $0x02, DX
-	MOVQ cs+48(FP), BX
-	SHLQ $0x02, BX
-	MOVQ b_base+56(FP), SI
-	MOVQ ldb+80(FP), DI
-	SHLQ $0x02, DI
-	MOVQ c_base+88(FP), R8
-	MOVQ ldc+112(FP), R9
-	SHLQ $0x02, R9
-	LEAQ (DX)(DX*2), R10
+// func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·mulRowsAVX512(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	MOVLQSX 16(AX), R8
+	IMULQ   lda+56(FP), R8
+	LEAQ    (CX)(R8*4), R8
+	MOVLQSX 20(AX), R9
+	IMULQ   lda+56(FP), R9
+	LEAQ    (CX)(R9*4), R9
+	MOVLQSX 24(AX), R10
+	IMULQ   lda+56(FP), R10
+	LEAQ    (CX)(R10*4), R10
+	MOVLQSX 28(AX), R11
+	IMULQ   lda+56(FP), R11
+	LEAQ    (CX)(R11*4), R11
+	ADDQ    $0x20, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
 
-rows:
-	MOVQ   k+8(FP), R11
-	MOVQ   CX, R12
-	LEAQ   (R12)(DX*4), R14
-	LEAQ   (SI), R13
+k:
+	VMOVUPS      (CX), Z16
+	VMOVUPS      64(CX), Z17
+	VBROADCASTSS (DX)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS (BX)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS (SI)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS (DI)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS (R8)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS (R9)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS (R10)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS (R11)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
+	JNZ          k
+	MOVQ         next+128(FP), R12
+	TESTQ        R12, R12
+	JZ           ahead_end
+	MOVQ         40(R12), R13
+
+ahead_row:
+	MOVQ    (R12), R14
+	TESTQ   R14, R14
+	JZ      ahead_end
+	DECQ    R14
+	MOVQ    R14, (R12)
+	MOVQ    8(R12), R15
+	MOVLQSX (R15)(R14*4), R14
+	IMULQ   24(R12), R14
+	ADDQ    16(R12), R14
+	MOVQ    32(R12), R15
+
+ahead_line:
+	PREFETCHT1 (R14)
+	ADDQ       $0x40, R14
+	DECQ       R15
+	JNZ        ahead_line
+	DECQ       R13
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x08, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·mulColsAVX512(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -44,96 +211,127 @@ rows:
 	VXORPS Z15, Z15, Z15
 
 k:
-	VMOVUPS      (R13), Z16
-	VMOVUPS      64(R13), Z17
-	VBROADCASTSS (R12), Z18
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Z16
+	VMOVUPS      64(BX), Z17
+	VBROADCASTSS (DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	VBROADCASTSS (R12)(DX*1), Z18
+	VBROADCASTSS 4(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (R12)(DX*2), Z18
+	VBROADCASTSS 8(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS (R12)(R10*1), Z18
+	VBROADCASTSS 12(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (R14), Z18
+	VBROADCASTSS 16(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (R14)(DX*1), Z18
+	VBROADCASTSS 20(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (R14)(DX*2), Z18
+	VBROADCASTSS 24(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (R14)(R10*1), Z18
+	VBROADCASTSS 28(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         BX, R12
-	ADDQ         BX, R14
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
 	JNZ          k
-	LEAQ         (R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store
-	MOVQ         R12, R11
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
-	ADDQ         R9, R11
-	VADDPS       (R11), Z2, Z2
-	VADDPS       64(R11), Z3, Z3
-	ADDQ         R9, R11
-	VADDPS       (R11), Z4, Z4
-	VADDPS       64(R11), Z5, Z5
-	ADDQ         R9, R11
-	VADDPS       (R11), Z6, Z6
-	VADDPS       64(R11), Z7, Z7
-	ADDQ         R9, R11
-	VADDPS       (R11), Z8, Z8
-	VADDPS       64(R11), Z9, Z9
-	ADDQ         R9, R11
-	VADDPS       (R11), Z10, Z10
-	VADDPS       64(R11), Z11, Z11
-	ADDQ         R9, R11
-	VADDPS       (R11), Z12, Z12
-	VADDPS       64(R11), Z13, Z13
-	ADDQ         R9, R11
-	VADDPS       (R11), Z14, Z14
-	VADDPS       64(R11), Z15, Z15
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ    (DI), R9
+	TESTQ   R9, R9
+	JZ      ahead_end
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	ADDQ       $0x40, R9
+	DECQ       R10
+	JNZ        ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
 
 store:
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z2, (R12)
-	VMOVUPS Z3, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z4, (R12)
-	VMOVUPS Z5, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z6, (R12)
-	VMOVUPS Z7, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z8, (R12)
-	VMOVUPS Z9, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z10, (R12)
-	VMOVUPS Z11, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z12, (R12)
-	VMOVUPS Z13, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z14, (R12)
-	VMOVUPS Z15, 64(R12)
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	SUBQ    $0x08, AX
-	JNZ     rows
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x20, a_base+32(FP)
+	SUBQ    $0x08, m+0(FP)
+	JNZ     tile
 	VZEROUPPER
 	RET
 
@@ -494,87 +692,126 @@ round:
 	VZEROUPPER
 	RET
 
-// func mulPanelAVX2(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
-// Requires: AVX, FMA3
-TEXT ·mulPanelAVX2(SB), NOSPLIT, $0-121
-	MOVQ m+0(FP), AX
-	MOVQ a_base+16(FP), CX
-	MOVQ rs+40(FP), DX
-	SHLQ $0x02, DX
-	MOVQ cs+48(FP), BX
-	SHLQ $0x02, BX
-	MOVQ b_base+56(FP), SI
-	MOVQ ldb+80(FP), DI
-	SHLQ $0x02, DI
-	MOVQ c_base+88(FP), R8
-	MOVQ ldc+112(FP), R9
-	SHLQ $0x02, R9
-	LEAQ (DX)(DX*2), R10
-
-rows:
-	MOVQ   k+8(FP), R11
-	MOVQ   CX, R12
-	LEAQ   (SI), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
+// func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, FMA3, MMX+
+TEXT ·mulRowsAVX2(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	ADDQ    $0x10, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
 
 k:
-	VMOVUPS      (R13), Y8
-	VMOVUPS      32(R13), Y9
-	VBROADCASTSS (R12), Y10
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (DX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS (R12)(DX*1), Y10
+	VBROADCASTSS (BX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (R12)(DX*2), Y10
+	VBROADCASTSS (SI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (R12)(R10*1), Y10
+	VBROADCASTSS (DI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         BX, R12
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
 	JNZ          k
-	LEAQ         (R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store
-	MOVQ         R12, R11
-	VADDPS       (R11), Y0, Y0
-	VADDPS       32(R11), Y1, Y1
-	ADDQ         R9, R11
-	VADDPS       (R11), Y2, Y2
-	VADDPS       32(R11), Y3, Y3
-	ADDQ         R9, R11
-	VADDPS       (R11), Y4, Y4
-	VADDPS       32(R11), Y5, Y5
-	ADDQ         R9, R11
-	VADDPS       (R11), Y6, Y6
-	VADDPS       32(R11), Y7, Y7
+	MOVQ         next+128(FP), R8
+	TESTQ        R8, R8
+	JZ           ahead_end
+	MOVQ         40(R8), R9
+
+ahead_row:
+	MOVQ    (R8), R10
+	TESTQ   R10, R10
+	JZ      ahead_end
+	DECQ    R10
+	MOVQ    R10, (R8)
+	MOVQ    8(R8), R11
+	MOVLQSX (R11)(R10*4), R10
+	IMULQ   24(R8), R10
+	ADDQ    16(R8), R10
+	MOVQ    32(R8), R11
+
+ahead_line:
+	PREFETCHT1 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        ahead_line
+	DECQ       R9
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), R8
+	SHLQ   $0x02, R8
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Y0, Y0
+	VADDPS 32(CX), Y1, Y1
+	ADDQ   R8, CX
+	VADDPS (CX), Y2, Y2
+	VADDPS 32(CX), Y3, Y3
+	ADDQ   R8, CX
+	VADDPS (CX), Y4, Y4
+	VADDPS 32(CX), Y5, Y5
+	ADDQ   R8, CX
+	VADDPS (CX), Y6, Y6
+	VADDPS 32(CX), Y7, Y7
+	ADDQ   R8, CX
 
 store:
-	VMOVUPS Y0, (R12)
-	VMOVUPS Y1, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y2, (R12)
-	VMOVUPS Y3, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y4, (R12)
-	VMOVUPS Y5, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y6, (R12)
-	VMOVUPS Y7, 32(R12)
-	MOVQ    k+8(FP), R11
-	MOVQ    CX, R12
-	LEAQ    64(SI), R13
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y2, (AX)
+	VMOVUPS Y3, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, 32(AX)
+	ADDQ    R8, AX
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	ADDQ    $0x40, CX
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -585,57 +822,294 @@ store:
 	VXORPS  Y7, Y7, Y7
 
 k_right:
-	VMOVUPS      (R13), Y8
-	VMOVUPS      32(R13), Y9
-	VBROADCASTSS (R12), Y10
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (DX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS (R12)(DX*1), Y10
+	VBROADCASTSS (BX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (R12)(DX*2), Y10
+	VBROADCASTSS (SI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (R12)(R10*1), Y10
+	VBROADCASTSS (DI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         BX, R12
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
 	JNZ          k_right
-	LEAQ         64(R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store_right
-	MOVQ         R12, R11
-	VADDPS       (R11), Y0, Y0
-	VADDPS       32(R11), Y1, Y1
-	ADDQ         R9, R11
-	VADDPS       (R11), Y2, Y2
-	VADDPS       32(R11), Y3, Y3
-	ADDQ         R9, R11
-	VADDPS       (R11), Y4, Y4
-	VADDPS       32(R11), Y5, Y5
-	ADDQ         R9, R11
-	VADDPS       (R11), Y6, Y6
-	VADDPS       32(R11), Y7, Y7
+	MOVQ         next+128(FP), R8
+	TESTQ        R8, R8
+	JZ           ahead_right_end
+	MOVQ         40(R8), R9
+
+ahead_right_row:
+	MOVQ    (R8), R10
+	TESTQ   R10, R10
+	JZ      ahead_right_end
+	DECQ    R10
+	MOVQ    R10, (R8)
+	MOVQ    8(R8), R11
+	MOVLQSX (R11)(R10*4), R10
+	IMULQ   24(R8), R10
+	ADDQ    16(R8), R10
+	MOVQ    32(R8), R11
+
+ahead_right_line:
+	PREFETCHT1 (R10)
+	ADDQ       $0x40, R10
+	DECQ       R11
+	JNZ        ahead_right_line
+	DECQ       R9
+	JNZ        ahead_right_row
+
+ahead_right_end:
+	TESTQ  AX, AX
+	JNZ    k_right
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store_right
+	MOVQ   AX, CX
+	VADDPS 64(CX), Y0, Y0
+	VADDPS 96(CX), Y1, Y1
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y2, Y2
+	VADDPS 96(CX), Y3, Y3
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y4, Y4
+	VADDPS 96(CX), Y5, Y5
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y6, Y6
+	VADDPS 96(CX), Y7, Y7
+	ADDQ   DX, CX
 
 store_right:
-	VMOVUPS Y0, (R12)
-	VMOVUPS Y1, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y2, (R12)
-	VMOVUPS Y3, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y4, (R12)
-	VMOVUPS Y5, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y6, (R12)
-	VMOVUPS Y7, 32(R12)
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	SUBQ    $0x04, AX
-	JNZ     rows
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y1, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y4, 64(AX)
+	VMOVUPS Y5, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 96(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x04, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, FMA3, MMX+
+TEXT ·mulColsAVX2(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+k:
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Y8
+	VMOVUPS      32(BX), Y9
+	VBROADCASTSS (DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ    (DI), R9
+	TESTQ   R9, R9
+	JZ      ahead_end
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	ADDQ       $0x40, R9
+	DECQ       R10
+	JNZ        ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), DX
+	MOVQ   ldc+112(FP), SI
+	SHLQ   $0x02, SI
+	MOVB   accumulate+120(FP), BL
+	TESTB  BL, BL
+	JZ     store
+	MOVQ   DX, BX
+	VADDPS (BX), Y0, Y0
+	VADDPS 32(BX), Y1, Y1
+	ADDQ   SI, BX
+	VADDPS (BX), Y2, Y2
+	VADDPS 32(BX), Y3, Y3
+	ADDQ   SI, BX
+	VADDPS (BX), Y4, Y4
+	VADDPS 32(BX), Y5, Y5
+	ADDQ   SI, BX
+	VADDPS (BX), Y6, Y6
+	VADDPS 32(BX), Y7, Y7
+	ADDQ   SI, BX
+
+store:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y4, (DX)
+	VMOVUPS Y5, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y7, 32(DX)
+	ADDQ    SI, DX
+	MOVQ    a_base+32(FP), DX
+	MOVQ    b_base+64(FP), BX
+	ADDQ    $0x40, BX
+	MOVQ    list_len+16(FP), SI
+	NEGQ    SI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+
+k_right:
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Y8
+	VMOVUPS      32(BX), Y9
+	VBROADCASTSS (DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k_right
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_right_end
+	MOVQ         40(DI), R8
+
+ahead_right_row:
+	MOVQ    (DI), R9
+	TESTQ   R9, R9
+	JZ      ahead_right_end
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_right_line:
+	PREFETCHT1 (R9)
+	ADDQ       $0x40, R9
+	DECQ       R10
+	JNZ        ahead_right_line
+	DECQ       R8
+	JNZ        ahead_right_row
+
+ahead_right_end:
+	TESTQ  SI, SI
+	JNZ    k_right
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store_right
+	MOVQ   AX, CX
+	VADDPS 64(CX), Y0, Y0
+	VADDPS 96(CX), Y1, Y1
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y2, Y2
+	VADDPS 96(CX), Y3, Y3
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y4, Y4
+	VADDPS 96(CX), Y5, Y5
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y6, Y6
+	VADDPS 96(CX), Y7, Y7
+	ADDQ   DX, CX
+
+store_right:
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y1, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y4, 64(AX)
+	VMOVUPS Y5, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 96(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x10, a_base+32(FP)
+	SUBQ    $0x04, m+0(FP)
+	JNZ     tile
 	VZEROUPPER
 	RET
 

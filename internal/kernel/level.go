@@ -7,19 +7,37 @@ package kernel
 type level struct {
 	name string
 
-	// mulPanel computes c = a b, or c += a b if accumulate is set, for an
-	// [m, k] matrix a, a [k, lanes] matrix b and an [m, lanes] matrix c:
+	// mulRows computes c = a b, or c += a b if accumulate is set, where a are
+	// the rows list[0], list[1], ... of a matrix with rows of lda elements, of
+	// which the first k count, b is [k, lanes], and c [len(list), lanes] has its
+	// rows at a distance of ldc:
 	//
-	//	for i := range m {
+	//	for i, row := range list {
 	//		for j := range lanes {
 	//			for p := range k {
-	//				c[i*ldc+j] += a[i*rs+p*cs] * b[p*ldb+j]
+	//				c[i*ldc+j] += a[row*lda+p] * b[p*lanes+j]
 	//			}
 	//		}
 	//	}
 	//
-	// m is a multiple of rowUnit, k is positive.
-	mulPanel func(m, k int, a []float32, rs, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+	// len(list) is a positive multiple of rowUnit, k is positive. next, which may
+	// be nil, is fetched meanwhile.
+	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+
+	// mulCols computes c = a^T b, or c += a^T b if accumulate is set, where a are
+	// the first m elements of the rows that list names, b is [len(list), lanes]
+	// and c [m, lanes]:
+	//
+	//	for i := range m {
+	//		for j := range lanes {
+	//			for p, row := range list {
+	//				c[i*ldc+j] += a[row*lda+i] * b[p*lanes+j]
+	//			}
+	//		}
+	//	}
+	//
+	// m is a positive multiple of rowUnit, the list is not empty.
+	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
 
 	// softmax takes one block of scores s [rows, lanes], rows > 0, into a
 	// running softmax over rows. state holds three vectors of lanes: the maximum
@@ -63,7 +81,7 @@ type level struct {
 const (
 	// lanes is the width of a panel: two AVX-512 registers.
 	lanes = 32
-	// rowUnit is the number of rows mulPanel computes at a time.
+	// rowUnit is the number of rows a multiplication computes at a time.
 	rowUnit = 8
 )
 
@@ -74,3 +92,8 @@ var active = levels()[0]
 // Features names the level that runs on this machine: "avx512", "avx2" or
 // "portable".
 func Features() string { return active.name }
+
+// Spin runs n rounds of independent multiply-adds on registers and returns the
+// number of floating-point operations that makes. Timed, it gives the peak speed
+// of one thread, which nothing here can exceed.
+func Spin(n int) (flops int) { return n * active.spin(n) }

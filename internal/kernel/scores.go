@@ -42,7 +42,8 @@ func collectScores(fn string, out, scores []float32, a *Operands, group, lo int)
 	// tiles.
 	group = min(group, a.Len)
 	perTask := max(1, tileQueries/group)
-	sets := a.validKeys(lo)
+	keys := a.validKeys(lo)
+	defer keyListsPool.Put(keys)
 	tasks := Groups(groups, perTask)
 	parallel(a.Batch*a.Heads*tasks, func(w *scratch, task int) {
 		index, u := task/tasks, task%tasks*perTask
@@ -50,7 +51,7 @@ func collectScores(fn string, out, scores []float32, a *Operands, group, lo int)
 		clear(rows[u*width : min(u+perTask, groups)*width])
 		end := min((u+perTask)*group, a.Len)
 		for first := u * group; first < end; first += tileQueries {
-			t := a.newTile(index, first, min(first+tileQueries, end), sets[index/a.Heads])
+			t := a.newTile(index, first, min(first+tileQueries, end), keys.lists[index/a.Heads])
 			t.keep = true
 			if out == nil {
 				t.v = nil
@@ -96,7 +97,7 @@ func (m *mean) takes(query int) bool {
 // the row of the mean's group; scores[0] is key lo. The tile has been attended
 // with keep.
 func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
-	keys := t.keys.len()
+	keys := len(t.keys)
 	keysPad, blocks := roundUp(keys, rowUnit), t.blocks()
 	w.column = sized(&w.column, blockKeys)
 	for p := range t.panels() {
@@ -126,7 +127,7 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 			rows := min(blockKeys, keys-start)
 			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), w.factors[:])
 			for j, x := range w.column[:rows] {
-				scores[t.keys.at(start+j)-lo] += x
+				scores[int(t.keys[start+j])-lo] += x
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 const (
 	// tilePanels panels of queries walk over the keys together, so that a block
@@ -14,61 +17,64 @@ const (
 	blockKeys = 256
 )
 
-// keySet is the keys a tile reads: the list if there is one, else the range
-// [lo, hi).
-type keySet struct {
-	lo, hi int
-	list   []int32 // ascending
+// padList makes the capacity of an ascending list of rows a multiple of rowUnit,
+// which repeats the last one: multiplications take whole units. buf is where list
+// lies, with room for it.
+func padList(list []int32) []int32 {
+	n := len(list)
+	for len(list)%rowUnit != 0 {
+		list = append(list, list[n-1])
+	}
+	return list[:n:len(list)]
 }
 
-// len is the number of keys.
-func (s *keySet) len() int {
-	if s.list != nil {
-		return len(s.list)
+// units is list up to a multiple of rowUnit.
+func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
+
+// identity is the list of the first rows of a matrix.
+var identity = func() (list [max(blockKeys, linearChunk)]int32) {
+	for i := range list {
+		list[i] = int32(i)
 	}
-	return s.hi - s.lo
+	return list
+}()
+
+// keyLists are the keys that dense attention reads, by batch row.
+type keyLists struct {
+	lists [][]int32 // padded
+	keys  []int32
 }
 
-// at is the i-th key.
-func (s *keySet) at(i int) int {
-	if s.list != nil {
-		return int(s.list[i])
-	}
-	return s.lo + i
-}
+var keyListsPool = sync.Pool{New: func() any { return new(keyLists) }}
 
-// setOf makes a keySet of an ascending list. A list without gaps becomes a
-// range, whose rows need no gathering.
-func setOf(list []int32) keySet {
-	if len(list) == 0 {
-		return keySet{}
-	}
-	first, last := int(list[0]), int(list[len(list)-1])
-	if last-first+1 == len(list) {
-		return keySet{lo: first, hi: last + 1}
-	}
-	return keySet{list: list}
-}
-
-// validKeys is the key set of each batch row: the keys in [lo, Len) that are not
-// padding.
-func (a *Operands) validKeys(lo int) []keySet {
-	sets := make([]keySet, a.Batch)
-	for b := range sets {
-		valid := a.valid(b)
-		if valid == nil {
-			sets[b] = keySet{lo: lo, hi: a.Len}
-			continue
-		}
-		list := make([]int32, 0, a.Len-lo)
+// validKeys lists for each batch row the keys in [lo, Len) that are not padding.
+// The caller returns the lists to keyListsPool.
+func (a *Operands) validKeys(lo int) *keyLists {
+	l := keyListsPool.Get().(*keyLists)
+	l.lists = l.lists[:0]
+	width := roundUp(a.Len, rowUnit)
+	if a.Valid == nil {
+		keys := sized(&l.keys, width)[:0]
 		for j := lo; j < a.Len; j++ {
-			if valid[j] != 0 {
-				list = append(list, int32(j))
+			keys = append(keys, int32(j))
+		}
+		keys = padList(keys)
+		for range a.Batch {
+			l.lists = append(l.lists, keys)
+		}
+		return l
+	}
+	buf := sized(&l.keys, a.Batch*width)
+	for b := range a.Batch {
+		keys := buf[b*width:][:0:width]
+		for j := lo; j < a.Len; j++ {
+			if a.Valid[b*a.Len+j] != 0 {
+				keys = append(keys, int32(j))
 			}
 		}
-		sets[b] = setOf(list)
+		l.lists = append(l.lists, padList(keys))
 	}
-	return sets
+	return l
 }
 
 // tile is the piece of an attention that is computed at a time: some
@@ -78,7 +84,8 @@ type tile struct {
 	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are wanted
 	scale       float32
 	first, last int // queries [first, last), at most tileQueries
-	keys        keySet
+	keys        []int32   // ascending, padded: see padList
+	next        []int32   // what the next tile reads first, to be fetched already
 
 	// With reach >= 0, query i reads key j only if |i-j| <= reach or j < sinks.
 	reach, sinks int
@@ -89,7 +96,7 @@ type tile struct {
 }
 
 // newTile is the tile of queries [first, last) of one (batch, head) pair.
-func (a *Operands) newTile(index, first, last int, keys keySet) tile {
+func (a *Operands) newTile(index, first, last int, keys []int32) tile {
 	q, k, v := a.head(index)
 	return tile{
 		dim: a.HeadDim, q: q, k: k, v: v, scale: a.Scale,
@@ -98,7 +105,7 @@ func (a *Operands) newTile(index, first, last int, keys keySet) tile {
 }
 
 func (t *tile) panels() int { return (t.last - t.first + lanes - 1) / lanes }
-func (t *tile) blocks() int { return (t.keys.len() + blockKeys - 1) / blockKeys }
+func (t *tile) blocks() int { return (len(t.keys) + blockKeys - 1) / blockKeys }
 
 // queries is the range of queries of panel p.
 func (t *tile) queries(p int) (first, count int) {
@@ -134,7 +141,7 @@ func (w *scratch) attend(t *tile) {
 			panel.sum()[i] = 0
 		}
 	}
-	keys := t.keys.len()
+	keys := len(t.keys)
 	keysPad := roundUp(keys, rowUnit)
 	if t.keep {
 		w.kept = sized(&w.kept, t.panels()*keysPad*lanes)
@@ -143,23 +150,24 @@ func (w *scratch) attend(t *tile) {
 		w.s = sized(&w.s, blockKeys*lanes)
 	}
 	for start := 0; start < keys; start += blockKeys {
-		rows := min(blockKeys, keys-start)
-		rowsPad := roundUp(rows, rowUnit)
-		k, ldk := gather(&w.k, t.k, t.dim, &t.keys, start, rows)
-		var v []float32
-		var ldv int
-		if t.v != nil {
-			v, ldv = gather(&w.v, t.v, t.dim, &t.keys, start, rows)
+		list := t.block(start)
+		rows := len(list)
+		v, ldv, rowsOfV := t.values(&w.v, list)
+		upcoming := t.next
+		if start+rows < keys {
+			upcoming = t.block(start + rows)
 		}
+		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming)
+		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s
 			if t.keep {
 				s = w.kept[(p*keysPad+start)*lanes:]
 			}
-			active.mulPanel(rowsPad, t.dim, k, ldk, 1, panel.query, lanes, s, lanes, false)
+			active.mulRows(units(list), t.dim, t.k, t.dim, panel.query, s, lanes, false, nextK)
 			if t.reach >= 0 {
-				t.mask(s, p, start, rows)
+				t.mask(s, p, list)
 			}
 			active.softmax(s, rows, panel.state[:])
 			if t.keep {
@@ -171,9 +179,37 @@ func (w *scratch) attend(t *tile) {
 			if start > 0 && !allOnes(panel.shrink()) {
 				active.scaleRows(panel.output, dimPad, panel.shrink())
 			}
-			active.mulPanel(dimPad, rows, v, 1, ldv, s, lanes, panel.output, lanes, start > 0)
+			active.mulCols(dimPad, rowsOfV, v, ldv, s, panel.output, lanes, start > 0, nextV)
 		}
 	}
+}
+
+// block is the block of keys from the start-th on.
+func (t *tile) block(start int) []int32 {
+	return t.keys[start:][:min(blockKeys, len(t.keys)-start)]
+}
+
+// values is where the values of the keys in list are: a matrix, the distance
+// between its rows, and the rows. They are copied into buf if the multiplication,
+// which takes whole units of the dimension, would read beyond the last one.
+func (t *tile) values(buf *[]float32, list []int32) ([]float32, int, []int32) {
+	if t.v == nil || t.dim%rowUnit == 0 {
+		return t.v, t.dim, list
+	}
+	v, ld := padRows(buf, t.v, t.dim, list)
+	return v, ld, identity[:len(list)]
+}
+
+// padRows copies the listed rows of src [N, dim] to buf, padded to a multiple of
+// rowUnit elements, the distance between rows it returns. The padding is not
+// initialised: multiplications turn it into results that nobody reads.
+func padRows(buf *[]float32, src []float32, dim int, list []int32) ([]float32, int) {
+	ld := roundUp(dim, rowUnit)
+	dst := sized(buf, len(list)*ld)
+	for i, row := range list {
+		copy(dst[i*ld:][:dim], src[int(row)*dim:])
+	}
+	return dst, ld
 }
 
 func allOnes(x []float32) bool {
@@ -185,12 +221,12 @@ func allOnes(x []float32) bool {
 	return true
 }
 
-// mask sets the scores of rows keys from the start-th on to -Inf where panel p
-// has queries out of reach.
-func (t *tile) mask(s []float32, p, start, rows int) {
+// mask sets the scores of the listed keys to -Inf where panel p has queries out
+// of reach.
+func (t *tile) mask(s []float32, p int, list []int32) {
 	first, count := t.queries(p)
-	for j := range rows {
-		key := t.keys.at(start + j)
+	for j, key := range list {
+		key := int(key)
 		if key < t.sinks {
 			continue
 		}
@@ -231,23 +267,6 @@ func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale float
 	}
 }
 
-// gather returns rows keys of src [N, dim] from the start-th key of the set on,
-// and the distance between rows. They are rows of src itself if keys are
-// consecutive and both sizes are multiples of rowUnit, otherwise a copy padded
-// to such multiples. The padding is not initialised: mulPanel turns it into rows
-// of results that nobody reads.
-func gather(buf *[]float32, src []float32, dim int, keys *keySet, start, rows int) ([]float32, int) {
-	ld := roundUp(dim, rowUnit)
-	if keys.list == nil && ld == dim && rows%rowUnit == 0 {
-		return src[keys.at(start)*dim:], dim
-	}
-	dst := sized(buf, roundUp(rows, rowUnit)*ld)
-	for i := range rows {
-		copy(dst[i*ld:][:dim], src[keys.at(start+i)*dim:])
-	}
-	return dst, ld
-}
-
 // store normalises the outputs of a tile and writes them, and the natural
 // logarithms of the softmax denominators if lse is not nil, to the rows of the
 // tile's queries: out [N, D] and lse [N] are those of the tile's head.
@@ -257,7 +276,7 @@ func (w *scratch) store(out, lse []float32, t *tile) {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
 		dst := out[first*t.dim:]
-		if t.keys.len() > 0 {
+		if len(t.keys) > 0 {
 			for i, sum := range panel.sum() {
 				w.factors[i] = 1 / sum
 			}
