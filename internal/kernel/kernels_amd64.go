@@ -7,7 +7,7 @@ package kernel
 // mulRowsAVX512 is level.mulRows.
 //
 //go:noescape
-func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct {
+func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
@@ -19,7 +19,7 @@ func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []f
 // mulColsAVX512 is level.mulCols.
 //
 //go:noescape
-func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct {
+func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
@@ -51,7 +51,7 @@ func spinAVX512(n int) (flops int)
 // mulRowsAVX2 is level.mulRows.
 //
 //go:noescape
-func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct {
+func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
@@ -63,7 +63,7 @@ func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []flo
 // mulColsAVX2 is level.mulCols.
 //
 //go:noescape
-func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *struct {
+func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32

@@ -47,14 +47,15 @@ type level struct {
 	//	for i := range lanes {
 	//		m := max(state[i], s[0][i], s[1][i], ...)      // NaN is ignored
 	//		shift := m, or 0 if m is -Inf                   // nothing but masked keys
-	//		shrink := exp(state[i] - shift)
-	//		s[j][i] = exp(s[j][i] - shift)                  // for every row j
+	//		shrink := exp2(state[i] - shift)
+	//		s[j][i] = exp2(s[j][i] - shift)                 // for every row j
 	//		state[i], state[lanes+i] = m, state[lanes+i]*shrink + sum of s[j][i]
 	//		state[2*lanes+i] = shrink
 	//	}
 	//
-	// exp is within 4e-7 of the true value of its argument, a float32
-	// difference, relative, and 0 below expMin.
+	// exp2 is within 4e-7 of the true value of its argument, a float32
+	// difference, relative, and 0 below expMin. Scores are in units of ln 2, so
+	// that no multiplication is needed here.
 	softmax func(s []float32, rows int, state []float32)
 
 	// scaleRows multiplies each of the rows of c [rows, lanes] by w [lanes].

@@ -91,13 +91,13 @@ func softmaxPortable(s []float32, rows int, state []float32) {
 		if m >= -math.MaxFloat32 {
 			shift[i] = m
 		}
-		shrink[i] = exp32(shrink[i] - shift[i])
+		shrink[i] = exp2(shrink[i] - shift[i])
 	}
 	var add [lanes]float32
 	for j := range rows {
 		row := s[j*lanes:][:lanes]
 		for i, x := range row {
-			p := exp32(x - shift[i])
+			p := exp2(x - shift[i])
 			row[i] = p
 			add[i] += p
 		}

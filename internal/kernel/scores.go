@@ -55,10 +55,12 @@ func collectScores(fn string, out, scores []float32, a *Operands, group, lo int)
 			t.keep = true
 			if out == nil {
 				t.v = nil
+			} else {
+				t.out = a.headOut(out, index)
 			}
 			w.attend(&t)
 			if out != nil {
-				w.store(a.headOut(out, index), nil, &t)
+				w.store(nil, &t)
 			}
 			for u := first / group; u*group < t.last; u++ {
 				w.collect(rows[u*width:][:width], lo, &t, groupMean(a, index/a.Heads, u, group))
@@ -143,5 +145,5 @@ func (p *panel) normalizer(i int, seen float32) float32 {
 	if seen == maximum {
 		return 1 / sum
 	}
-	return float32(math.Exp(float64(seen)-float64(maximum))) / sum
+	return float32(math.Exp2(float64(seen)-float64(maximum))) / sum
 }

@@ -35,8 +35,9 @@ func ColumnSparse(out, lse []float32, a *Operands, t *Table) {
 					tile.next = keys
 				}
 				tile.next = tile.next[:min(blockKeys, len(tile.next))]
+				tile.out = a.headOut(out, index)
 				w.attend(&tile)
-				w.store(a.headOut(out, index), a.headLSE(lse, index), &tile)
+				w.store(a.headLSE(lse, index), &tile)
 			}
 		}
 	})

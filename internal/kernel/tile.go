@@ -14,7 +14,7 @@ const (
 	// blockKeys is the number of keys per step of the walk. A block of scores,
 	// [blockKeys, lanes], is 32 KiB: it stays in the first-level cache between
 	// the three passes over it.
-	blockKeys = 256
+	blockKeys = 128
 )
 
 // padList makes the capacity of an ascending list of rows a multiple of rowUnit,
@@ -82,10 +82,11 @@ func (a *Operands) validKeys(lo int) *keyLists {
 type tile struct {
 	dim         int
 	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are wanted
+	out         []float32 // [N, dim], nil if only scores are wanted
 	scale       float32
-	first, last int // queries [first, last), at most tileQueries
-	keys        []int32   // ascending, padded: see padList
-	next        []int32   // what the next tile reads first, to be fetched already
+	first, last int     // queries [first, last), at most tileQueries
+	keys        []int32 // ascending, padded: see padList
+	next        []int32 // what the next tile reads first, to be fetched already
 
 	// With reach >= 0, query i reads key j only if |i-j| <= reach or j < sinks.
 	reach, sinks int
@@ -116,7 +117,7 @@ func (t *tile) queries(p int) (first, count int) {
 // panel is the state of up to 32 queries while they walk over the keys. Unused
 // lanes compute with a query of zeros; their results are never read.
 type panel struct {
-	query  []float32          // [D, lanes], scaled
+	query  []float32          // [D, lanes], scaled such that scores are powers of 2
 	output []float32          // [D padded, lanes], not yet divided by the sum
 	state  [3 * lanes]float32 // maximum, sum, shrink: see level.softmax
 }
@@ -134,7 +135,7 @@ func (w *scratch) attend(t *tile) {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
 		panel.query = sized(&panel.query, t.dim*lanes)
-		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, t.scale)
+		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
 		panel.output = sized(&panel.output, dimPad*lanes)
 		for i := range lanes {
 			panel.maximum()[i] = float32(math.Inf(-1))
@@ -157,8 +158,18 @@ func (w *scratch) attend(t *tile) {
 		if start+rows < keys {
 			upcoming = t.block(start + rows)
 		}
-		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming)
-		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming)
+		// The last block also fetches what store and packLanes will touch. The
+		// next tile has the queries that follow, as far as its rows are known.
+		var q, out []float32
+		if start+rows == keys {
+			out = t.out[min(t.first*t.dim, len(t.out)):]
+			if len(t.next) > 0 {
+				q = t.q[t.last*t.dim:]
+			}
+		}
+		count := min(t.last-t.first, len(q)/t.dim)
+		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*rows)
+		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*rows)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s
@@ -268,14 +279,14 @@ func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale float
 }
 
 // store normalises the outputs of a tile and writes them, and the natural
-// logarithms of the softmax denominators if lse is not nil, to the rows of the
-// tile's queries: out [N, D] and lse [N] are those of the tile's head.
-func (w *scratch) store(out, lse []float32, t *tile) {
+// logarithms of the softmax denominators if lse [N], those of the tile's head, is
+// not nil, to the rows of the tile's queries.
+func (w *scratch) store(lse []float32, t *tile) {
 	dimPad := roundUp(t.dim, rowUnit)
 	for p := range t.panels() {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
-		dst := out[first*t.dim:]
+		dst := t.out[first*t.dim:]
 		if len(t.keys) > 0 {
 			for i, sum := range panel.sum() {
 				w.factors[i] = 1 / sum
@@ -289,7 +300,7 @@ func (w *scratch) store(out, lse []float32, t *tile) {
 				clear(dst[i*t.dim:][:t.dim]) // no key at all
 			}
 			if lse != nil {
-				lse[first+i] = float32(float64(panel.maximum()[i]) + math.Log(float64(sum)))
+				lse[first+i] = float32(float64(panel.maximum()[i])*math.Ln2 + math.Log(float64(sum)))
 			}
 		}
 	}

@@ -39,12 +39,12 @@ var (
 )
 
 // ahead is the type of that name in package kernel.
-const ahead = "struct{ left int; list *int32; rows *float32; ld, lines, burst int }"
+const ahead = "[3]struct{ left int; list *int32; rows *float32; ld, lines, burst int }"
 
 // prefetch asks for rows of the matrix that the parameter next describes. The
 // offsets are those of struct ahead. Rows are taken from the end of the list.
 func prefetch(name string) {
-	const left, list, base, ld, lines, burst = 0, 8, 16, 24, 32, 40
+	const left, list, base, ld, lines, burst, size = 0, 8, 16, 24, 32, 40, 48
 	h, i := GP64(), GP64()
 	MOVQ(nextParam, h)
 	TESTQ(h, h)
@@ -54,7 +54,12 @@ func prefetch(name string) {
 	at, n := GP64(), GP64()
 	MOVQ(Mem{Base: h, Disp: left}, at)
 	TESTQ(at, at)
+	JNZ(LabelRef(name + "_more"))
+	ADDQ(Imm(size), h)
+	CMPQ(Mem{Base: h, Disp: base}, Imm(0))
 	JZ(LabelRef(name + "_end"))
+	JMP(LabelRef(name + "_row"))
+	Label(name + "_more")
 	DECQ(at)
 	MOVQ(at, Mem{Base: h, Disp: left})
 	MOVQ(Mem{Base: h, Disp: list}, n)
