@@ -22,6 +22,9 @@ const cacheLine = 64
 // aheadSteps is the number of steps between pauses of the assembly.
 const aheadSteps = 16
 
+// soonRows is how far beyond the end of a list mulCols reads.
+const soonRows = 8
+
 // planAhead makes h name the rows of src, [N, dim], in list and the first count
 // rows of then, to be fetched while rows rows of the same size are multiplied with
 // a panel. Both may be empty.

@@ -64,7 +64,7 @@ func checked(l *level) *level {
 	}
 	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
 		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
-		require("mulCols list", slices.Min(list) >= 0, m)
+		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
 		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
 		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
 		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))

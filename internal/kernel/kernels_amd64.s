@@ -115,9 +115,12 @@ ahead_more:
 
 ahead_line:
 	PREFETCHT1 (R14)
-	ADDQ       $0x40, R14
-	DECQ       R15
-	JNZ        ahead_line
+	PREFETCHT1 64(R14)
+	PREFETCHT1 128(R14)
+	PREFETCHT1 192(R14)
+	ADDQ       $0x00000100, R14
+	SUBQ       $0x04, R15
+	JG         ahead_line
 	DECQ       R13
 	JNZ        ahead_row
 
@@ -217,6 +220,9 @@ tile:
 	VXORPS Z15, Z15, Z15
 
 k:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
 	MOVLQSX      (AX)(SI*4), DI
 	IMULQ        CX, DI
 	VMOVUPS      (BX), Z16
@@ -274,9 +280,12 @@ ahead_more:
 
 ahead_line:
 	PREFETCHT1 (R9)
-	ADDQ       $0x40, R9
-	DECQ       R10
-	JNZ        ahead_line
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
 	DECQ       R8
 	JNZ        ahead_row
 
@@ -726,9 +735,12 @@ ahead_more:
 
 ahead_line:
 	PREFETCHT1 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R11
-	JNZ        ahead_line
+	PREFETCHT1 64(R10)
+	PREFETCHT1 128(R10)
+	PREFETCHT1 192(R10)
+	ADDQ       $0x00000100, R10
+	SUBQ       $0x04, R11
+	JG         ahead_line
 	DECQ       R9
 	JNZ        ahead_row
 
@@ -826,9 +838,12 @@ ahead_right_more:
 
 ahead_right_line:
 	PREFETCHT1 (R10)
-	ADDQ       $0x40, R10
-	DECQ       R11
-	JNZ        ahead_right_line
+	PREFETCHT1 64(R10)
+	PREFETCHT1 128(R10)
+	PREFETCHT1 192(R10)
+	ADDQ       $0x00000100, R10
+	SUBQ       $0x04, R11
+	JG         ahead_right_line
 	DECQ       R9
 	JNZ        ahead_right_row
 
@@ -896,6 +911,9 @@ tile:
 	VXORPS Y7, Y7, Y7
 
 k:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
 	MOVLQSX      (AX)(SI*4), DI
 	IMULQ        CX, DI
 	VMOVUPS      (BX), Y8
@@ -941,9 +959,12 @@ ahead_more:
 
 ahead_line:
 	PREFETCHT1 (R9)
-	ADDQ       $0x40, R9
-	DECQ       R10
-	JNZ        ahead_line
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
 	DECQ       R8
 	JNZ        ahead_row
 
@@ -998,6 +1019,9 @@ store:
 	VXORPS  Y7, Y7, Y7
 
 k_right:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
 	MOVLQSX      (AX)(SI*4), DI
 	IMULQ        CX, DI
 	VMOVUPS      (BX), Y8
@@ -1043,9 +1067,12 @@ ahead_right_more:
 
 ahead_right_line:
 	PREFETCHT1 (R9)
-	ADDQ       $0x40, R9
-	DECQ       R10
-	JNZ        ahead_right_line
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_right_line
 	DECQ       R8
 	JNZ        ahead_right_row
 

@@ -36,7 +36,8 @@ type level struct {
 	//		}
 	//	}
 	//
-	// m is a positive multiple of rowUnit, the list is not empty.
+	// m is a positive multiple of rowUnit, the list is not empty and its capacity
+	// has soonRows more entries, whose rows are fetched but not used.
 	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
 
 	// softmax takes one block of scores s [rows, lanes], rows > 0, into a

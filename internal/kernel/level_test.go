@@ -46,7 +46,7 @@ func TestMultiplications(t *testing.T) {
 		for _, m := range []int{8, 16, 40} {
 			for _, k := range []int{1, 2, 7, 16, 64, 257} {
 				for _, gap := range []int{0, 3} {
-					list, byRow := make([]int32, m), make([]int32, k)
+					list, byRow := make([]int32, m), make([]int32, k, k+soonRows)
 					for i := range list {
 						list[i] = int32(r.IntN(2 * m))
 					}

@@ -86,7 +86,7 @@ func (l *linear) run() {
 func (l *linear) multiply(row, rows, d, n int) {
 	x, list := l.x[row*l.w.Cols+d:], identity[:rows]
 	if rows < rowUnit {
-		list = padList(append(sized(&l.s.index[0], rowUnit)[:0], list...))
+		list = padList(append(sized(&l.s.index[0], rowUnit+soonRows)[:0], list...))
 	}
 	out := l.w.Rows
 	panelSize := min(linearDepth, l.w.Cols) * lanes

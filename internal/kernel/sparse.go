@@ -51,7 +51,7 @@ const packQueries = 512
 // padding.
 func tableKeys(buf *[]int32, a *Operands, t *Table, index, u int) []int32 {
 	valid := a.valid(index / a.Heads)
-	list := sized(buf, roundUp(a.Len, rowUnit))[:0]
+	list := sized(buf, roundUp(a.Len, rowUnit)+soonRows)[:0]
 	for i, word := range t.row(a.Shape, index, u) {
 		for ; word != 0; word &= word - 1 {
 			j := i*32 + bits.TrailingZeros32(word)

@@ -22,7 +22,7 @@ const (
 // lies, with room for it.
 func padList(list []int32) []int32 {
 	n := len(list)
-	for len(list)%rowUnit != 0 {
+	for n > 0 && len(list) < roundUp(n, rowUnit)+soonRows {
 		list = append(list, list[n-1])
 	}
 	return list[:n:len(list)]
@@ -32,7 +32,7 @@ func padList(list []int32) []int32 {
 func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
 
 // identity is the list of the first rows of a matrix.
-var identity = func() (list [max(blockKeys, linearChunk)]int32) {
+var identity = func() (list [max(blockKeys, linearChunk) + soonRows]int32) {
 	for i := range list {
 		list[i] = int32(i)
 	}
@@ -52,7 +52,7 @@ var keyListsPool = sync.Pool{New: func() any { return new(keyLists) }}
 func (a *Operands) validKeys(lo int) *keyLists {
 	l := keyListsPool.Get().(*keyLists)
 	l.lists = l.lists[:0]
-	width := roundUp(a.Len, rowUnit)
+	width := roundUp(a.Len, rowUnit) + soonRows
 	if a.Valid == nil {
 		keys := sized(&l.keys, width)[:0]
 		for j := lo; j < a.Len; j++ {

@@ -18,6 +18,10 @@ import (
 
 const aheadSteps = 16
 
+// soonRows is how far ahead mulCols fetches rows into the first-level cache. The
+// products of a step that has to wait for the second-level cache are issued twice.
+const soonRows = 8
+
 // tileRows is the number of rows of a tile; its width is two vectors.
 func (v *isa) tileRows() int {
 	if v == avx2 {
@@ -68,10 +72,12 @@ func prefetch(name string) {
 	ADDQ(Mem{Base: h, Disp: base}, at)
 	MOVQ(Mem{Base: h, Disp: lines}, n)
 	Label(name + "_line")
-	PREFETCHT1(Mem{Base: at})
-	ADDQ(Imm(64), at)
-	DECQ(n)
-	JNZ(LabelRef(name + "_line"))
+	for i := range 4 {
+		PREFETCHT1(Mem{Base: at, Disp: 64 * i})
+	}
+	ADDQ(U32(256), at)
+	SUBQ(Imm(4), n)
+	JG(LabelRef(name + "_line"))
 	DECQ(i)
 	JNZ(LabelRef(name + "_row"))
 	Label(name + "_end")
@@ -199,7 +205,10 @@ func (v *isa) mulCols() {
 		NEGQ(left)
 		sums := v.zeros(2 * rows)
 		Label("k" + suffix)
-		at := GP64()
+		soon, at := GP64(), GP64()
+		MOVLQSX(Mem{Base: end, Index: left, Scale: 4, Disp: 4 * soonRows}, soon)
+		IMULQ(lda, soon)
+		PREFETCHT0(Mem{Base: a, Index: soon, Scale: 4})
 		MOVLQSX(Mem{Base: end, Index: left, Scale: 4}, at)
 		IMULQ(lda, at)
 		v.step(b, sums, func(i int) Mem { return Mem{Base: a, Index: at, Scale: 4, Disp: 4 * i} })
