@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // DenseScores is a refresh step in one visit of the keys: the dense attention
 // out [B, H, N, D] and, for every group of consecutive queries, the mean
@@ -108,6 +105,12 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 		if first >= m.last || first+count <= m.first {
 			continue
 		}
+		var weights [lanes]float32
+		for i := range count {
+			if m.takes(first + i) {
+				weights[i] = panel.normalizer(i, panel.maximum()[i]) / float32(m.count)
+			}
+		}
 		dot := active.dotRows
 		for _, sum := range panel.sum() {
 			if sum != sum {
@@ -118,11 +121,10 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 			}
 		}
 		for b := range blocks {
-			w.factors = [lanes]float32{}
-			seen := w.maxima[(p*blocks+b)*lanes:]
-			for i := range count {
-				if m.takes(first + i) {
-					w.factors[i] = panel.normalizer(i, seen[i]) / float32(m.count)
+			w.factors = weights
+			for i, seen := range w.maxima[(p*blocks+b)*lanes:][:lanes] {
+				if maximum := panel.maximum()[i]; seen != maximum && weights[i] != 0 {
+					w.factors[i] *= exp2(seen - maximum)
 				}
 			}
 			start := b * blockKeys
@@ -145,5 +147,5 @@ func (p *panel) normalizer(i int, seen float32) float32 {
 	if seen == maximum {
 		return 1 / sum
 	}
-	return float32(math.Exp2(float64(seen)-float64(maximum))) / sum
+	return exp2(seen-maximum) / sum
 }
