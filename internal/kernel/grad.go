@@ -92,7 +92,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 	w.grad = sized(&w.grad, roundUp(keys, rowUnit)*lanes)
 	var dots [lanes]float32 // rowsum(P * dP)
 	for b := range t.blocks() {
-		start := b * blockKeys
+		start := b * t.blockLen()
 		list := t.block(start)
 		rows := len(list)
 		w.factors = [lanes]float32{}
@@ -122,7 +122,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 		}
 	}
 	for b := range t.blocks() {
-		start := b * blockKeys
+		start := b * t.blockLen()
 		list := t.block(start)
 		rows := len(list)
 		p, ds := w.kept[start*lanes:], w.grad[start*lanes:]

@@ -127,8 +127,8 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 					w.factors[i] *= exp2(seen - maximum)
 				}
 			}
-			start := b * blockKeys
-			rows := min(blockKeys, keys-start)
+			start := b * t.blockLen()
+			rows := len(t.block(start))
 			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), w.factors[:])
 			for j, x := range w.column[:rows] {
 				scores[int(t.keys[start+j])-lo] += x

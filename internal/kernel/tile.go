@@ -11,15 +11,15 @@ const (
 	tilePanels  = 4
 	tileQueries = tilePanels * lanes
 
-	// blockKeys is the number of keys per step of the walk. A block of scores,
-	// [blockKeys, lanes], is 32 KiB: it stays in the first-level cache between
-	// the three passes over it.
+	// blockKeys is the largest number of keys per step of the walk. A block of
+	// scores, [blockKeys, lanes], is 16 KiB: it stays in the first-level cache
+	// between the passes over it, beside one cache line of each value row.
 	blockKeys = 128
 )
 
-// padList makes the capacity of an ascending list of rows a multiple of rowUnit,
-// which repeats the last one: multiplications take whole units. buf is where list
-// lies, with room for it.
+// padList makes the capacity of an ascending list of rows a multiple of rowUnit
+// and soonRows more, which repeat the last one: multiplications take whole units
+// and look ahead.
 func padList(list []int32) []int32 {
 	n := len(list)
 	for n > 0 && len(list) < roundUp(n, rowUnit)+soonRows {
@@ -150,7 +150,7 @@ func (w *scratch) attend(t *tile) {
 	} else {
 		w.s = sized(&w.s, blockKeys*lanes)
 	}
-	for start := 0; start < keys; start += blockKeys {
+	for start := 0; start < keys; start += t.blockLen() {
 		list := t.block(start)
 		rows := len(list)
 		v, ldv, rowsOfV := t.values(&w.v, list)
@@ -182,7 +182,7 @@ func (w *scratch) attend(t *tile) {
 			}
 			active.softmax(s, rows, panel.state[:])
 			if t.keep {
-				copy(w.maxima[(p*t.blocks()+start/blockKeys)*lanes:], panel.maximum())
+				copy(w.maxima[(p*t.blocks()+start/t.blockLen())*lanes:], panel.maximum())
 			}
 			if v == nil {
 				continue
@@ -195,9 +195,16 @@ func (w *scratch) attend(t *tile) {
 	}
 }
 
+// blockLen is the number of keys of all blocks but the last: blocks are of about
+// the same size, because a small one costs more than its share.
+func (t *tile) blockLen() int {
+	blocks := max(1, t.blocks())
+	return roundUp((len(t.keys)+blocks-1)/blocks, rowUnit)
+}
+
 // block is the block of keys from the start-th on.
 func (t *tile) block(start int) []int32 {
-	return t.keys[start:][:min(blockKeys, len(t.keys)-start)]
+	return t.keys[start:][:min(t.blockLen(), len(t.keys)-start)]
 }
 
 // values is where the values of the keys in list are: a matrix, the distance

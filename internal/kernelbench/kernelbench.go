@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
@@ -214,15 +215,28 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// peak is what GOMAXPROCS threads reach together on registers alone.
+// peak is what GOMAXPROCS threads reach together on registers alone. The clock
+// starts when all of them run.
 func peak() speed {
 	rounds := spinRounds()
 	workers := runtime.GOMAXPROCS(0)
+	flops := make(chan int, workers)
+	var waiting atomic.Int32
+	waiting.Store(int32(workers))
+	for range workers - 1 {
+		go func() {
+			waiting.Add(-1)
+			for waiting.Load() > 0 {
+				runtime.Gosched()
+			}
+			flops <- kernel.Spin(rounds)
+		}()
+	}
+	waiting.Add(-1)
+	for waiting.Load() > 0 {
+		runtime.Gosched()
+	}
 	return timed(func() float64 {
-		flops := make(chan int, workers)
-		for range workers - 1 {
-			go func() { flops <- kernel.Spin(rounds) }()
-		}
 		total := kernel.Spin(rounds)
 		for range workers - 1 {
 			total += <-flops
