@@ -69,11 +69,15 @@ const rankNaN = 1
 // of one sign as their bits, so positive numbers get their sign bit flipped and
 // negative ones all bits. -0 counts as 0.
 func rank(f float32) uint32 {
-	if f != f {
+	const sign, inf = 1 << 31, 0x7f800000
+	b := math.Float32bits(f)
+	switch {
+	case b&^sign > inf:
 		return rankNaN
+	case b == sign:
+		b = 0
 	}
-	b := math.Float32bits(f + 0) // -0 + 0 = 0
-	return b ^ (uint32(int32(b)>>31) | 1<<31)
+	return b ^ (uint32(int32(b)>>31) | sign)
 }
 
 // selectTop sets the bits of the k largest non-zero ranks, smaller index first
@@ -91,23 +95,26 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 	const digitBits = 11
 	const shift = 32 - digitBits
 	var histogram [2][1 << digitBits]int32
-	candidates := len(order)
 	for i, r := range order {
 		histogram[i&1][r>>shift]++
-		candidates -= int(equal(r, 0))
-	}
-	k = min(k, candidates)
-	if k <= 0 {
-		return
 	}
 	digit, above := uint32(1<<digitBits-1), 0
-	for {
+	for ; digit > 0; digit-- {
 		n := int(histogram[0][digit] + histogram[1][digit])
 		if above+n >= k {
 			break
 		}
 		above += n
-		digit--
+	}
+	if digit == 0 {
+		// Excluded entries have this digit.
+		candidates := len(order)
+		for _, r := range order {
+			candidates -= int(equal(r, 0))
+		}
+		if k = min(k, candidates); k == 0 {
+			return
+		}
 	}
 
 	w.ties = sized(&w.ties, len(order)+1)
@@ -122,7 +129,9 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 		}
 		bits[i] = word
 	}
-	k -= above
+	if k -= above; k == 0 {
+		return
+	}
 	threshold, above := kthLargest(order, w.ties[:n], k)
 	for _, i := range w.ties[:n] {
 		bits[i/32] |= less(threshold, order[i]) << (i % 32)
