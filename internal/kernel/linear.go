@@ -1,12 +1,15 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 const (
-	// A task of Linear computes linearRows x linearCols outputs. It converts its
-	// weights once per linearRows rows of x.
+	// A task of Linear computes at most linearRows x linearCols outputs. It
+	// converts its weights once per linearRows rows of x.
 	linearRows = 512
-	linearCols = 4 * lanes
+	linearCols = 8 * lanes
 
 	// linearDepth is the length of the products summed before the sum is added
 	// to the output. A packed panel of weights, [linearDepth, lanes], is 32 KiB.
@@ -27,12 +30,16 @@ func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	checkLen("Linear", "x", len(x), rows*w.Cols)
 	checkLen("Linear", "y", len(y), rows*w.Rows)
 	checkOptional("Linear", "bias", bias, w.Rows)
-	rowTasks, colTasks := (rows+linearRows-1)/linearRows, Groups(w.Rows, linearCols)
+	rowTasks, cols := (rows+linearRows-1)/linearRows, linearCols
+	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*runtime.GOMAXPROCS(0) {
+		cols /= 2 // narrower tasks keep more processors busy
+	}
+	colTasks := Groups(w.Rows, cols)
 	parallel(rowTasks*colTasks, func(s *scratch, task int) {
-		r, c := task/colTasks*linearRows, task%colTasks*linearCols
+		r, c := task/colTasks*linearRows, task%colTasks*cols
 		l := linear{y: y, x: x, w: w, s: s,
 			firstRow: r, lastRow: min(r+linearRows, rows),
-			firstCol: c, lastCol: min(c+linearCols, w.Rows)}
+			firstCol: c, lastCol: min(c+cols, w.Rows)}
 		l.run()
 		if bias == nil {
 			return
