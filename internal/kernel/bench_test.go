@@ -25,7 +25,7 @@ func peak() float64 {
 			go func() {
 				total := 0
 				for range 64 {
-					total += kernel.Spin(rounds) * rounds
+					total += kernel.Spin(rounds)
 				}
 				flops <- total
 			}()

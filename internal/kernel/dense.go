@@ -8,13 +8,18 @@ func Dense(out, lse []float32, a *Operands) {
 	checkLen("Dense", "out", len(out), len(a.Q))
 	checkOptional("Dense", "lse", lse, a.queries())
 
-	sets := a.validKeys(0)
+	keys := a.validKeys(0)
+	defer keyListsPool.Put(keys)
 	tiles := Groups(a.Len, tileQueries)
 	parallel(a.Batch*a.Heads*tiles, func(w *scratch, task int) {
 		index, first := task/tiles, task%tiles*tileQueries
-		t := a.newTile(index, first, min(first+tileQueries, a.Len), sets[index/a.Heads])
+		t := a.newTile(index, first, min(first+tileQueries, a.Len), keys.lists[index/a.Heads])
+		t.out = a.headOut(out, index)
+		if t.last < a.Len {
+			t.next = t.keys[:min(blockKeys, len(t.keys))]
+		}
 		w.attend(&t)
-		w.store(a.headOut(out, index), a.headLSE(lse, index), &t)
+		w.store(a.headLSE(lse, index), &t)
 	})
 }
 

@@ -21,10 +21,11 @@
 // Queries are taken 32 at a time, as a panel of transposed rows [D, 32]: one
 // query is one lane of a vector register. Scores of a block of keys are then a
 // matrix [keys, 32], and the maximum, the exponential and the sum of a softmax
-// are lane-wise operations without any reduction across a register. The same
-// multiplication routine serves q k^T, the product with v, all four products of
-// the gradient, and Linear. See tile.go for the walk over keys and level.go for
-// the handful of routines that exist in several instruction sets.
+// are lane-wise operations without any reduction across a register. Two
+// multiplications, which read the rows that a list names where they lie, serve
+// q k^T, the product with v, all four products of the gradient, and Linear. See
+// tile.go for the walk over keys, level.go for the handful of routines that exist
+// in several instruction sets, and docs/cpu.md for measurements.
 //
 // Package kernel/ref is the slow, obvious version of the same mathematics that
 // the tests hold this package to.

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -48,19 +49,26 @@ func EachLevelBench(b *testing.B, f func(b *testing.B)) {
 	}
 }
 
-// Spin is the spin routine of the level in use.
-func Spin(n int) (flops int) { return active.spin(n) }
-
 // checked is a level whose routines panic when a call breaks the contract that
 // the comments of level state.
 func checked(l *level) *level {
 	c := *l
-	c.mulPanel = func(m, k int, a []float32, rs, cs int, b []float32, ldb int, d []float32, ldd int, accumulate bool) {
-		require("mulPanel", m > 0 && m%rowUnit == 0 && k > 0 && rs > 0 && cs > 0 && ldb >= lanes && ldd >= lanes, m, k, rs, cs, ldb, ldd)
-		require("mulPanel a", (m-1)*rs+(k-1)*cs < len(a), m, k, rs, cs, len(a))
-		require("mulPanel b", (k-1)*ldb+lanes <= len(b), k, ldb, len(b))
-		require("mulPanel c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
-		l.mulPanel(m, k, a, rs, cs, b, ldb, d, ldd, accumulate)
+	c.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		m := len(list)
+		require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && lda >= k && ldd >= lanes, m, k, lda, ldd)
+		require("mulRows list", slices.Min(list) >= 0, m)
+		require("mulRows a", int(slices.Max(list))*lda+k <= len(a), int(slices.Max(list)), k, lda, len(a))
+		require("mulRows b", k*lanes <= len(b), k, len(b))
+		require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+		l.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
+	}
+	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
+		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
+		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
+		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
+		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+		l.mulCols(m, list, a, lda, b, d, ldd, accumulate, next)
 	}
 	c.softmax = func(s []float32, rows int, state []float32) {
 		require("softmax", rows > 0 && rows*lanes <= len(s) && len(state) >= 3*lanes, rows, len(s), len(state))

@@ -20,6 +20,7 @@ func AttentionGrad(dq, dk, dv, dout []float32, a *Operands, t *Table) {
 	checkOptional("AttentionGrad", "dv", dv, len(a.V))
 	checkLen("AttentionGrad", "dout", len(dout), len(a.Q))
 	dense := a.validKeys(0)
+	defer keyListsPool.Put(dense)
 	group := a.Len
 	if t != nil {
 		t.check("AttentionGrad", a.Shape)
@@ -46,9 +47,9 @@ func AttentionGrad(dq, dk, dv, dout []float32, a *Operands, t *Table) {
 				g.dq = a.headOut(dq, index)
 			}
 			for u := range Groups(a.Len, group) {
-				keys := dense[index/a.Heads]
+				keys := dense.lists[index/a.Heads]
 				if t != nil {
-					keys = w.tableKeys(a, t, index, u)
+					keys = tableKeys(&w.index[0], a, t, index, u)
 				}
 				end := min((u+1)*group, a.Len)
 				for first := u * group; first < end; first += lanes {
@@ -72,7 +73,7 @@ type gradient struct {
 
 // backward is the backward pass of a tile of one panel.
 func (w *scratch) backward(t *tile, g *gradient) {
-	keys := t.keys.len()
+	keys := len(t.keys)
 	first, count := t.queries(0)
 	if keys == 0 {
 		if g.dq != nil {
@@ -91,16 +92,16 @@ func (w *scratch) backward(t *tile, g *gradient) {
 	w.grad = sized(&w.grad, roundUp(keys, rowUnit)*lanes)
 	var dots [lanes]float32 // rowsum(P * dP)
 	for b := range t.blocks() {
-		start := b * blockKeys
-		rows := min(blockKeys, keys-start)
+		start := b * t.blockLen()
+		list := t.block(start)
+		rows := len(list)
 		w.factors = [lanes]float32{}
 		for i := range count {
 			w.factors[i] = panel.normalizer(i, w.maxima[b*lanes+i])
 		}
 		p, dp := w.kept[start*lanes:], w.grad[start*lanes:]
 		active.scaleRows(p, rows, w.factors[:])
-		rowsV, ldv := gather(&w.v, v, t.dim, &t.keys, start, rows)
-		active.mulPanel(roundUp(rows, rowUnit), t.dim, rowsV, ldv, 1, panel.output, lanes, dp, lanes, false)
+		active.mulRows(units(list), t.dim, v, t.dim, panel.output, dp, lanes, false, nil)
 		for j := range rows {
 			pRow, dpRow := p[j*lanes:][:lanes], dp[j*lanes:][:lanes]
 			for i := range dots {
@@ -109,17 +110,21 @@ func (w *scratch) backward(t *tile, g *gradient) {
 		}
 	}
 
-	// q and dout as right-hand matrices, [count, D padded].
+	// q and dout as right-hand matrices, [D padded / lanes, lanes, lanes].
 	w.weights = sized(&w.weights, 2*lanes*dimLanes)
 	q, dout := w.weights[:lanes*dimLanes], w.weights[lanes*dimLanes:]
 	clear(w.weights)
 	for i := range count {
-		copy(q[i*dimLanes:], t.q[(first+i)*t.dim:][:t.dim])
-		copy(dout[i*dimLanes:], g.dout[(first+i)*t.dim:][:t.dim])
+		for d := 0; d < t.dim; d += lanes {
+			width := min(lanes, t.dim-d)
+			copy(q[d*lanes+i*lanes:], t.q[(first+i)*t.dim+d:][:width])
+			copy(dout[d*lanes+i*lanes:], g.dout[(first+i)*t.dim+d:][:width])
+		}
 	}
 	for b := range t.blocks() {
-		start := b * blockKeys
-		rows := min(blockKeys, keys-start)
+		start := b * t.blockLen()
+		list := t.block(start)
+		rows := len(list)
 		p, ds := w.kept[start*lanes:], w.grad[start*lanes:]
 		for j := range rows {
 			pRow, dsRow := p[j*lanes:][:lanes], ds[j*lanes:][:lanes]
@@ -128,14 +133,18 @@ func (w *scratch) backward(t *tile, g *gradient) {
 			}
 		}
 		if g.dq != nil {
-			rowsK, ldk := gather(&w.k, t.k, t.dim, &t.keys, start, rows)
-			active.mulPanel(dimPad, rows, rowsK, 1, ldk, ds, lanes, panel.output, lanes, start > 0)
+			k, ldk, rowsOfK := t.k, t.dim, list
+			if t.dim != dimPad {
+				k, ldk = padRows(&w.v, t.k, t.dim, list)
+				rowsOfK = identity[:rows]
+			}
+			active.mulCols(dimPad, rowsOfK, k, ldk, ds, panel.output, lanes, start > 0, nil)
 		}
 		if g.dk != nil {
-			w.addRows(g.dk, t, start, rows, ds, q, count)
+			w.addRows(g.dk, t.dim, list, ds, q, count)
 		}
 		if g.dv != nil {
-			w.addRows(g.dv, t, start, rows, p, dout, count)
+			w.addRows(g.dv, t.dim, list, p, dout, count)
 		}
 	}
 	if g.dq != nil {
@@ -143,16 +152,16 @@ func (w *scratch) backward(t *tile, g *gradient) {
 	}
 }
 
-// addRows adds c x to the rows of dst [N, dim] that belong to rows keys from the
-// start-th on: c is [rows, lanes], x [count, dim padded to lanes].
-func (w *scratch) addRows(dst []float32, t *tile, start, rows int, c, x []float32, count int) {
-	rowsPad, dimLanes := roundUp(rows, rowUnit), roundUp(t.dim, lanes)
+// addRows adds c x to the listed rows of dst [N, dim]: c is [len(list), lanes], x
+// [dim padded / lanes, lanes, lanes], of whose second index count values exist.
+func (w *scratch) addRows(dst []float32, dim int, list []int32, c, x []float32, count int) {
 	w.product = sized(&w.product, blockKeys*lanes)
-	for d := 0; d < t.dim; d += lanes {
-		active.mulPanel(rowsPad, count, c, lanes, 1, x[d:], dimLanes, w.product, lanes, false)
-		width := min(lanes, t.dim-d)
-		for j := range rows {
-			row := dst[t.keys.at(start+j)*t.dim+d:][:width]
+	rows := identity[:roundUp(len(list), rowUnit)]
+	for d := 0; d < dim; d += lanes {
+		active.mulRows(rows, count, c, lanes, x[d*lanes:], w.product, lanes, false, nil)
+		width := min(lanes, dim-d)
+		for j, key := range list {
+			row := dst[int(key)*dim+d:][:width]
 			for i, y := range w.product[j*lanes:][:width] {
 				row[i] += y
 			}

@@ -4,10 +4,29 @@
 
 package kernel
 
-// mulPanelAVX512 is level.mulPanel.
+// mulRowsAVX512 is level.mulRows.
 //
 //go:noescape
-func mulPanelAVX512(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// mulColsAVX512 is level.mulCols.
+//
+//go:noescape
+func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
 
 // softmaxAVX512 is level.softmax.
 //
@@ -29,10 +48,29 @@ func dotRowsAVX512(dst []float32, p []float32, rows int, w []float32)
 //go:noescape
 func spinAVX512(n int) (flops int)
 
-// mulPanelAVX2 is level.mulPanel.
+// mulRowsAVX2 is level.mulRows.
 //
 //go:noescape
-func mulPanelAVX2(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// mulColsAVX2 is level.mulCols.
+//
+//go:noescape
+func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
 
 // softmaxAVX2 is level.softmax.
 //

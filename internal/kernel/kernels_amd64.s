@@ -4,28 +4,204 @@
 
 #include "textflag.h"
 
-// func mulPanelAVX512(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·mulPanelAVX512(SB), NOSPLIT, $0-121
-	MOVQ m+0(FP), AX
-	MOVQ a_base+16(FP), CX
-	MOVQ rs+40(FP), DX
-	SHLQ $0x02, DX
-	MOVQ cs+48(FP), BX
-	SHLQ $0x02, BX
-	MOVQ b_base+56(FP), SI
-	MOVQ ldb+80(FP), DI
-	SHLQ $0x02, DI
-	MOVQ c_base+88(FP), R8
-	MOVQ ldc+112(FP), R9
-	SHLQ $0x02, R9
-	LEAQ (DX)(DX*2), R10
+// func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·mulRowsAVX512(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	MOVLQSX 16(AX), R8
+	IMULQ   lda+56(FP), R8
+	LEAQ    (CX)(R8*4), R8
+	MOVLQSX 20(AX), R9
+	IMULQ   lda+56(FP), R9
+	LEAQ    (CX)(R9*4), R9
+	MOVLQSX 24(AX), R10
+	IMULQ   lda+56(FP), R10
+	LEAQ    (CX)(R10*4), R10
+	MOVLQSX 28(AX), R11
+	IMULQ   lda+56(FP), R11
+	LEAQ    (CX)(R11*4), R11
+	ADDQ    $0x20, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
 
-rows:
-	MOVQ   k+8(FP), R11
-	MOVQ   CX, R12
-	LEAQ   (R12)(DX*4), R14
-	LEAQ   (SI), R13
+k:
+	VMOVUPS      (CX), Z16
+	VMOVUPS      64(CX), Z17
+	VBROADCASTSS (DX)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS (BX)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS (SI)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS (DI)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS (R8)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS (R9)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS (R10)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS (R11)(AX*1), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
+	JNZ          k
+	MOVQ         next+128(FP), R12
+	TESTQ        R12, R12
+	JZ           ahead_end
+	MOVQ         40(R12), R13
+
+ahead_row:
+	MOVQ  (R12), R14
+	TESTQ R14, R14
+	JNZ   ahead_more
+	ADDQ  $0x30, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R14
+	MOVQ    R14, (R12)
+	MOVQ    8(R12), R15
+	MOVLQSX (R15)(R14*4), R14
+	IMULQ   24(R12), R14
+	ADDQ    16(R12), R14
+	MOVQ    32(R12), R15
+
+ahead_line:
+	PREFETCHT1 (R14)
+	PREFETCHT1 64(R14)
+	PREFETCHT1 128(R14)
+	PREFETCHT1 192(R14)
+	ADDQ       $0x00000100, R14
+	SUBQ       $0x04, R15
+	JG         ahead_line
+	DECQ       R13
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x08, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·mulColsAVX512(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -44,96 +220,139 @@ rows:
 	VXORPS Z15, Z15, Z15
 
 k:
-	VMOVUPS      (R13), Z16
-	VMOVUPS      64(R13), Z17
-	VBROADCASTSS (R12), Z18
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Z16
+	VMOVUPS      64(BX), Z17
+	VBROADCASTSS (DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	VBROADCASTSS (R12)(DX*1), Z18
+	VBROADCASTSS 4(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS (R12)(DX*2), Z18
+	VBROADCASTSS 8(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS (R12)(R10*1), Z18
+	VBROADCASTSS 12(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS (R14), Z18
+	VBROADCASTSS 16(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS (R14)(DX*1), Z18
+	VBROADCASTSS 20(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS (R14)(DX*2), Z18
+	VBROADCASTSS 24(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS (R14)(R10*1), Z18
+	VBROADCASTSS 28(DX)(DI*4), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         BX, R12
-	ADDQ         BX, R14
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
 	JNZ          k
-	LEAQ         (R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store
-	MOVQ         R12, R11
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
-	ADDQ         R9, R11
-	VADDPS       (R11), Z2, Z2
-	VADDPS       64(R11), Z3, Z3
-	ADDQ         R9, R11
-	VADDPS       (R11), Z4, Z4
-	VADDPS       64(R11), Z5, Z5
-	ADDQ         R9, R11
-	VADDPS       (R11), Z6, Z6
-	VADDPS       64(R11), Z7, Z7
-	ADDQ         R9, R11
-	VADDPS       (R11), Z8, Z8
-	VADDPS       64(R11), Z9, Z9
-	ADDQ         R9, R11
-	VADDPS       (R11), Z10, Z10
-	VADDPS       64(R11), Z11, Z11
-	ADDQ         R9, R11
-	VADDPS       (R11), Z12, Z12
-	VADDPS       64(R11), Z13, Z13
-	ADDQ         R9, R11
-	VADDPS       (R11), Z14, Z14
-	VADDPS       64(R11), Z15, Z15
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ  (DI), R9
+	TESTQ R9, R9
+	JNZ   ahead_more
+	ADDQ  $0x30, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
 
 store:
-	VMOVUPS Z0, (R12)
-	VMOVUPS Z1, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z2, (R12)
-	VMOVUPS Z3, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z4, (R12)
-	VMOVUPS Z5, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z6, (R12)
-	VMOVUPS Z7, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z8, (R12)
-	VMOVUPS Z9, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z10, (R12)
-	VMOVUPS Z11, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z12, (R12)
-	VMOVUPS Z13, 64(R12)
-	ADDQ    R9, R12
-	VMOVUPS Z14, (R12)
-	VMOVUPS Z15, 64(R12)
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	SUBQ    $0x08, AX
-	JNZ     rows
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x20, a_base+32(FP)
+	SUBQ    $0x08, m+0(FP)
+	JNZ     tile
 	VZEROUPPER
 	RET
 
@@ -142,63 +361,48 @@ store:
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-56
 	MOVQ         s_base+0(FP), AX
 	MOVQ         state_base+32(FP), CX
-	MOVL         $0xc2b00000, DX
+	MOVL         $0xc2fc0000, DX
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Z0
-	MOVL         $0x3fb8aa3b, DX
+	MOVL         $0x3f800000, DX
 	VMOVD        DX, X1
 	VPBROADCASTD X1, Z1
-	MOVL         $0x4b400000, DX
+	MOVL         $0x3f317276, DX
 	VMOVD        DX, X2
 	VPBROADCASTD X2, Z2
-	MOVL         $0x3f317218, DX
+	MOVL         $0x3e75e99c, DX
 	VMOVD        DX, X3
 	VPBROADCASTD X3, Z3
-	MOVL         $0x3f800000, DX
+	MOVL         $0x3d64c2db, DX
 	VMOVD        DX, X4
 	VPBROADCASTD X4, Z4
-	MOVL         $0x3f800000, DX
+	MOVL         $0x3c12b3ea, DX
 	VMOVD        DX, X5
 	VPBROADCASTD X5, Z5
-	MOVL         $0x3f800000, DX
+	MOVL         $0x3af84b68, DX
 	VMOVD        DX, X6
 	VPBROADCASTD X6, Z6
-	MOVL         $0x3f000000, DX
-	VMOVD        DX, X7
-	VPBROADCASTD X7, Z7
-	MOVL         $0x3e2aaa02, DX
-	VMOVD        DX, X8
-	VPBROADCASTD X8, Z8
-	MOVL         $0x3d2aaa56, DX
-	VMOVD        DX, X9
-	VPBROADCASTD X9, Z9
-	MOVL         $0x3c0937d3, DX
-	VMOVD        DX, X10
-	VPBROADCASTD X10, Z10
-	MOVL         $0x3ab6ba99, DX
-	VMOVD        DX, X11
-	VPBROADCASTD X11, Z11
 	MOVQ         $0x00000002, DX
 
 columns:
-	VMOVUPS (CX), Z12
-	VMOVUPS (CX), Z13
-	VMOVUPS (CX), Z14
-	VMOVUPS (CX), Z15
+	VMOVUPS (CX), Z7
+	VMOVUPS (CX), Z8
+	VMOVUPS (CX), Z9
+	VMOVUPS (CX), Z10
 	MOVQ    AX, BX
 	MOVQ    rows+24(FP), SI
 
 max:
 	CMPQ    SI, $0x04
 	JL      max_single
-	VMOVUPS (BX), Z16
-	VMOVUPS 128(BX), Z17
-	VMOVUPS 256(BX), Z18
-	VMOVUPS 384(BX), Z19
-	VMAXPS  Z12, Z16, Z12
-	VMAXPS  Z13, Z17, Z13
-	VMAXPS  Z14, Z18, Z14
-	VMAXPS  Z15, Z19, Z15
+	VMOVUPS (BX), Z11
+	VMOVUPS 128(BX), Z12
+	VMOVUPS 256(BX), Z13
+	VMOVUPS 384(BX), Z14
+	VMAXPS  Z7, Z11, Z7
+	VMAXPS  Z8, Z12, Z8
+	VMAXPS  Z9, Z13, Z9
+	VMAXPS  Z10, Z14, Z10
 	ADDQ    $0x00000200, BX
 	SUBQ    $0x04, SI
 	JMP     max
@@ -206,164 +410,122 @@ max:
 max_single:
 	TESTQ   SI, SI
 	JZ      max_end
-	VMOVUPS (BX), Z16
-	VMAXPS  Z12, Z16, Z12
+	VMOVUPS (BX), Z11
+	VMAXPS  Z7, Z11, Z7
 	ADDQ    $0x00000080, BX
 	DECQ    SI
 	JMP     max_single
 
 max_end:
-	VMAXPS       Z12, Z14, Z12
-	VMAXPS       Z13, Z15, Z13
-	VMAXPS       Z12, Z13, Z12
+	VMAXPS       Z7, Z9, Z7
+	VMAXPS       Z8, Z10, Z8
+	VMAXPS       Z7, Z8, Z7
 	MOVL         $0xff7fffff, BX
-	VMOVD        BX, X13
-	VPBROADCASTD X13, Z13
-	VCMPPS       $0x0d, Z13, Z12, K1
-	VMOVAPS.Z    Z12, K1, Z13
-	VMOVUPS      (CX), Z14
-	VMOVUPS      Z12, (CX)
-	VSUBPS       Z13, Z14, Z14
-	VMOVUPS      Z0, Z12
-	VMAXPS       Z14, Z12, Z14
-	VMOVUPS      Z2, Z12
-	VFMADD231PS  Z1, Z14, Z12
-	VSUBPS       Z2, Z12, Z15
-	VFNMADD231PS Z3, Z15, Z14
-	VMOVUPS      Z11, Z15
-	VFMADD213PS  Z10, Z14, Z15
-	VFMADD213PS  Z9, Z14, Z15
-	VFMADD213PS  Z8, Z14, Z15
-	VFMADD213PS  Z7, Z14, Z15
-	VFMADD213PS  Z6, Z14, Z15
-	VFMADD213PS  Z5, Z14, Z15
-	VPSLLD       $0x17, Z12, Z12
-	VPADDD       Z4, Z12, Z12
-	VMULPS       Z12, Z15, Z14
-	VMOVUPS      Z14, 256(CX)
-	VXORPS       Z12, Z12, Z12
-	VXORPS       Z15, Z15, Z15
-	VMULPS       128(CX), Z14, Z12
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	VCMPPS       $0x0d, Z8, Z7, K1
+	VMOVAPS.Z    Z7, K1, Z8
+	VMOVUPS      (CX), Z9
+	VMOVUPS      Z7, (CX)
+	VSUBPS       Z8, Z9, Z9
+	VREDUCEPS    $0x09, Z9, Z7
+	VMOVUPS      Z6, Z10
+	VFMADD213PS  Z5, Z7, Z10
+	VFMADD213PS  Z4, Z7, Z10
+	VFMADD213PS  Z3, Z7, Z10
+	VFMADD213PS  Z2, Z7, Z10
+	VFMADD213PS  Z1, Z7, Z10
+	VCMPPS       $0x05, Z0, Z9, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z9
+	VMOVUPS      Z9, 256(CX)
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z10, Z10, Z10
+	VMULPS       128(CX), Z9, Z7
 	MOVQ         AX, BX
 	MOVQ         rows+24(FP), SI
 
 exp:
-	CMPQ         SI, $0x04
-	JL           exp_single
-	VMOVUPS      (BX), Z14
-	VMOVUPS      128(BX), Z16
-	VMOVUPS      256(BX), Z17
-	VMOVUPS      384(BX), Z18
-	VSUBPS       Z13, Z14, Z14
-	VSUBPS       Z13, Z16, Z16
-	VSUBPS       Z13, Z17, Z17
-	VSUBPS       Z13, Z18, Z18
-	VMOVUPS      Z0, Z19
-	VMOVUPS      Z0, Z20
-	VMOVUPS      Z0, Z21
-	VMOVUPS      Z0, Z22
-	VMAXPS       Z14, Z19, Z14
-	VMAXPS       Z16, Z20, Z16
-	VMAXPS       Z17, Z21, Z17
-	VMAXPS       Z18, Z22, Z18
-	VMOVUPS      Z2, Z19
-	VMOVUPS      Z2, Z20
-	VMOVUPS      Z2, Z21
-	VMOVUPS      Z2, Z22
-	VFMADD231PS  Z1, Z14, Z19
-	VFMADD231PS  Z1, Z16, Z20
-	VFMADD231PS  Z1, Z17, Z21
-	VFMADD231PS  Z1, Z18, Z22
-	VSUBPS       Z2, Z19, Z23
-	VSUBPS       Z2, Z20, Z24
-	VSUBPS       Z2, Z21, Z25
-	VSUBPS       Z2, Z22, Z26
-	VFNMADD231PS Z3, Z23, Z14
-	VFNMADD231PS Z3, Z24, Z16
-	VFNMADD231PS Z3, Z25, Z17
-	VFNMADD231PS Z3, Z26, Z18
-	VMOVUPS      Z11, Z23
-	VMOVUPS      Z11, Z24
-	VMOVUPS      Z11, Z25
-	VMOVUPS      Z11, Z26
-	VFMADD213PS  Z10, Z14, Z23
-	VFMADD213PS  Z10, Z16, Z24
-	VFMADD213PS  Z10, Z17, Z25
-	VFMADD213PS  Z10, Z18, Z26
-	VFMADD213PS  Z9, Z14, Z23
-	VFMADD213PS  Z9, Z16, Z24
-	VFMADD213PS  Z9, Z17, Z25
-	VFMADD213PS  Z9, Z18, Z26
-	VFMADD213PS  Z8, Z14, Z23
-	VFMADD213PS  Z8, Z16, Z24
-	VFMADD213PS  Z8, Z17, Z25
-	VFMADD213PS  Z8, Z18, Z26
-	VFMADD213PS  Z7, Z14, Z23
-	VFMADD213PS  Z7, Z16, Z24
-	VFMADD213PS  Z7, Z17, Z25
-	VFMADD213PS  Z7, Z18, Z26
-	VFMADD213PS  Z6, Z14, Z23
-	VFMADD213PS  Z6, Z16, Z24
-	VFMADD213PS  Z6, Z17, Z25
-	VFMADD213PS  Z6, Z18, Z26
-	VFMADD213PS  Z5, Z14, Z23
-	VFMADD213PS  Z5, Z16, Z24
-	VFMADD213PS  Z5, Z17, Z25
-	VFMADD213PS  Z5, Z18, Z26
-	VPSLLD       $0x17, Z19, Z19
-	VPSLLD       $0x17, Z20, Z20
-	VPSLLD       $0x17, Z21, Z21
-	VPSLLD       $0x17, Z22, Z22
-	VPADDD       Z4, Z19, Z19
-	VPADDD       Z4, Z20, Z20
-	VPADDD       Z4, Z21, Z21
-	VPADDD       Z4, Z22, Z22
-	VMULPS       Z19, Z23, Z14
-	VMULPS       Z20, Z24, Z16
-	VMULPS       Z21, Z25, Z17
-	VMULPS       Z22, Z26, Z18
-	VADDPS       Z14, Z12, Z12
-	VMOVUPS      Z14, (BX)
-	VADDPS       Z16, Z15, Z15
-	VMOVUPS      Z16, 128(BX)
-	VADDPS       Z17, Z12, Z12
-	VMOVUPS      Z17, 256(BX)
-	VADDPS       Z18, Z15, Z15
-	VMOVUPS      Z18, 384(BX)
-	ADDQ         $0x00000200, BX
-	SUBQ         $0x04, SI
-	JMP          exp
+	CMPQ        SI, $0x04
+	JL          exp_single
+	VMOVUPS     (BX), Z9
+	VMOVUPS     128(BX), Z11
+	VMOVUPS     256(BX), Z12
+	VMOVUPS     384(BX), Z13
+	VSUBPS      Z8, Z9, Z9
+	VSUBPS      Z8, Z11, Z11
+	VSUBPS      Z8, Z12, Z12
+	VSUBPS      Z8, Z13, Z13
+	VREDUCEPS   $0x09, Z9, Z14
+	VREDUCEPS   $0x09, Z11, Z15
+	VREDUCEPS   $0x09, Z12, Z16
+	VREDUCEPS   $0x09, Z13, Z17
+	VMOVUPS     Z6, Z18
+	VMOVUPS     Z6, Z19
+	VMOVUPS     Z6, Z20
+	VMOVUPS     Z6, Z21
+	VFMADD213PS Z5, Z14, Z18
+	VFMADD213PS Z5, Z15, Z19
+	VFMADD213PS Z5, Z16, Z20
+	VFMADD213PS Z5, Z17, Z21
+	VFMADD213PS Z4, Z14, Z18
+	VFMADD213PS Z4, Z15, Z19
+	VFMADD213PS Z4, Z16, Z20
+	VFMADD213PS Z4, Z17, Z21
+	VFMADD213PS Z3, Z14, Z18
+	VFMADD213PS Z3, Z15, Z19
+	VFMADD213PS Z3, Z16, Z20
+	VFMADD213PS Z3, Z17, Z21
+	VFMADD213PS Z2, Z14, Z18
+	VFMADD213PS Z2, Z15, Z19
+	VFMADD213PS Z2, Z16, Z20
+	VFMADD213PS Z2, Z17, Z21
+	VFMADD213PS Z1, Z14, Z18
+	VFMADD213PS Z1, Z15, Z19
+	VFMADD213PS Z1, Z16, Z20
+	VFMADD213PS Z1, Z17, Z21
+	VCMPPS      $0x05, Z0, Z9, K1
+	VCMPPS      $0x05, Z0, Z11, K2
+	VCMPPS      $0x05, Z0, Z12, K3
+	VCMPPS      $0x05, Z0, Z13, K4
+	VSCALEFPS.Z Z9, Z18, K1, Z9
+	VSCALEFPS.Z Z11, Z19, K2, Z11
+	VSCALEFPS.Z Z12, Z20, K3, Z12
+	VSCALEFPS.Z Z13, Z21, K4, Z13
+	VADDPS      Z9, Z7, Z7
+	VMOVUPS     Z9, (BX)
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z11, 128(BX)
+	VADDPS      Z12, Z7, Z7
+	VMOVUPS     Z12, 256(BX)
+	VADDPS      Z13, Z10, Z10
+	VMOVUPS     Z13, 384(BX)
+	ADDQ        $0x00000200, BX
+	SUBQ        $0x04, SI
+	JMP         exp
 
 exp_single:
-	TESTQ        SI, SI
-	JZ           exp_end
-	VMOVUPS      (BX), Z14
-	VSUBPS       Z13, Z14, Z14
-	VMOVUPS      Z0, Z16
-	VMAXPS       Z14, Z16, Z14
-	VMOVUPS      Z2, Z16
-	VFMADD231PS  Z1, Z14, Z16
-	VSUBPS       Z2, Z16, Z17
-	VFNMADD231PS Z3, Z17, Z14
-	VMOVUPS      Z11, Z17
-	VFMADD213PS  Z10, Z14, Z17
-	VFMADD213PS  Z9, Z14, Z17
-	VFMADD213PS  Z8, Z14, Z17
-	VFMADD213PS  Z7, Z14, Z17
-	VFMADD213PS  Z6, Z14, Z17
-	VFMADD213PS  Z5, Z14, Z17
-	VPSLLD       $0x17, Z16, Z16
-	VPADDD       Z4, Z16, Z16
-	VMULPS       Z16, Z17, Z14
-	VADDPS       Z14, Z12, Z12
-	VMOVUPS      Z14, (BX)
-	ADDQ         $0x00000080, BX
-	DECQ         SI
-	JMP          exp_single
+	TESTQ       SI, SI
+	JZ          exp_end
+	VMOVUPS     (BX), Z9
+	VSUBPS      Z8, Z9, Z9
+	VREDUCEPS   $0x09, Z9, Z11
+	VMOVUPS     Z6, Z12
+	VFMADD213PS Z5, Z11, Z12
+	VFMADD213PS Z4, Z11, Z12
+	VFMADD213PS Z3, Z11, Z12
+	VFMADD213PS Z2, Z11, Z12
+	VFMADD213PS Z1, Z11, Z12
+	VCMPPS      $0x05, Z0, Z9, K1
+	VSCALEFPS.Z Z9, Z12, K1, Z9
+	VADDPS      Z9, Z7, Z7
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x00000080, BX
+	DECQ        SI
+	JMP         exp_single
 
 exp_end:
-	VADDPS  Z15, Z12, Z12
-	VMOVUPS Z12, 128(CX)
+	VADDPS  Z10, Z7, Z7
+	VMOVUPS Z7, 128(CX)
 	ADDQ    $0x00000040, AX
 	ADDQ    $0x00000040, CX
 	DECQ    DX
@@ -494,87 +656,135 @@ round:
 	VZEROUPPER
 	RET
 
-// func mulPanelAVX2(m int, k int, a []float32, rs int, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
-// Requires: AVX, FMA3
-TEXT ·mulPanelAVX2(SB), NOSPLIT, $0-121
-	MOVQ m+0(FP), AX
-	MOVQ a_base+16(FP), CX
-	MOVQ rs+40(FP), DX
-	SHLQ $0x02, DX
-	MOVQ cs+48(FP), BX
-	SHLQ $0x02, BX
-	MOVQ b_base+56(FP), SI
-	MOVQ ldb+80(FP), DI
-	SHLQ $0x02, DI
-	MOVQ c_base+88(FP), R8
-	MOVQ ldc+112(FP), R9
-	SHLQ $0x02, R9
-	LEAQ (DX)(DX*2), R10
-
-rows:
-	MOVQ   k+8(FP), R11
-	MOVQ   CX, R12
-	LEAQ   (SI), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
+// func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, FMA3, MMX+
+TEXT ·mulRowsAVX2(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	ADDQ    $0x10, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
 
 k:
-	VMOVUPS      (R13), Y8
-	VMOVUPS      32(R13), Y9
-	VBROADCASTSS (R12), Y10
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (DX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS (R12)(DX*1), Y10
+	VBROADCASTSS (BX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (R12)(DX*2), Y10
+	VBROADCASTSS (SI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (R12)(R10*1), Y10
+	VBROADCASTSS (DI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         BX, R12
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
 	JNZ          k
-	LEAQ         (R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store
-	MOVQ         R12, R11
-	VADDPS       (R11), Y0, Y0
-	VADDPS       32(R11), Y1, Y1
-	ADDQ         R9, R11
-	VADDPS       (R11), Y2, Y2
-	VADDPS       32(R11), Y3, Y3
-	ADDQ         R9, R11
-	VADDPS       (R11), Y4, Y4
-	VADDPS       32(R11), Y5, Y5
-	ADDQ         R9, R11
-	VADDPS       (R11), Y6, Y6
-	VADDPS       32(R11), Y7, Y7
+	MOVQ         next+128(FP), R8
+	TESTQ        R8, R8
+	JZ           ahead_end
+	MOVQ         40(R8), R9
+
+ahead_row:
+	MOVQ  (R8), R10
+	TESTQ R10, R10
+	JNZ   ahead_more
+	ADDQ  $0x30, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R10
+	MOVQ    R10, (R8)
+	MOVQ    8(R8), R11
+	MOVLQSX (R11)(R10*4), R10
+	IMULQ   24(R8), R10
+	ADDQ    16(R8), R10
+	MOVQ    32(R8), R11
+
+ahead_line:
+	PREFETCHT1 (R10)
+	PREFETCHT1 64(R10)
+	PREFETCHT1 128(R10)
+	PREFETCHT1 192(R10)
+	ADDQ       $0x00000100, R10
+	SUBQ       $0x04, R11
+	JG         ahead_line
+	DECQ       R9
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), R8
+	SHLQ   $0x02, R8
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Y0, Y0
+	VADDPS 32(CX), Y1, Y1
+	ADDQ   R8, CX
+	VADDPS (CX), Y2, Y2
+	VADDPS 32(CX), Y3, Y3
+	ADDQ   R8, CX
+	VADDPS (CX), Y4, Y4
+	VADDPS 32(CX), Y5, Y5
+	ADDQ   R8, CX
+	VADDPS (CX), Y6, Y6
+	VADDPS 32(CX), Y7, Y7
+	ADDQ   R8, CX
 
 store:
-	VMOVUPS Y0, (R12)
-	VMOVUPS Y1, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y2, (R12)
-	VMOVUPS Y3, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y4, (R12)
-	VMOVUPS Y5, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y6, (R12)
-	VMOVUPS Y7, 32(R12)
-	MOVQ    k+8(FP), R11
-	MOVQ    CX, R12
-	LEAQ    64(SI), R13
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y2, (AX)
+	VMOVUPS Y3, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, 32(AX)
+	ADDQ    R8, AX
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, 32(AX)
+	ADDQ    R8, AX
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	ADDQ    $0x40, CX
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -585,57 +795,327 @@ store:
 	VXORPS  Y7, Y7, Y7
 
 k_right:
-	VMOVUPS      (R13), Y8
-	VMOVUPS      32(R13), Y9
-	VBROADCASTSS (R12), Y10
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (DX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS (R12)(DX*1), Y10
+	VBROADCASTSS (BX)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (R12)(DX*2), Y10
+	VBROADCASTSS (SI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (R12)(R10*1), Y10
+	VBROADCASTSS (DI)(AX*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         BX, R12
-	ADDQ         DI, R13
-	DECQ         R11
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
 	JNZ          k_right
-	LEAQ         64(R8), R12
-	MOVB         accumulate+120(FP), R11
-	TESTB        R11, R11
-	JZ           store_right
-	MOVQ         R12, R11
-	VADDPS       (R11), Y0, Y0
-	VADDPS       32(R11), Y1, Y1
-	ADDQ         R9, R11
-	VADDPS       (R11), Y2, Y2
-	VADDPS       32(R11), Y3, Y3
-	ADDQ         R9, R11
-	VADDPS       (R11), Y4, Y4
-	VADDPS       32(R11), Y5, Y5
-	ADDQ         R9, R11
-	VADDPS       (R11), Y6, Y6
-	VADDPS       32(R11), Y7, Y7
+	MOVQ         next+128(FP), R8
+	TESTQ        R8, R8
+	JZ           ahead_right_end
+	MOVQ         40(R8), R9
+
+ahead_right_row:
+	MOVQ  (R8), R10
+	TESTQ R10, R10
+	JNZ   ahead_right_more
+	ADDQ  $0x30, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_right_end
+	JMP   ahead_right_row
+
+ahead_right_more:
+	DECQ    R10
+	MOVQ    R10, (R8)
+	MOVQ    8(R8), R11
+	MOVLQSX (R11)(R10*4), R10
+	IMULQ   24(R8), R10
+	ADDQ    16(R8), R10
+	MOVQ    32(R8), R11
+
+ahead_right_line:
+	PREFETCHT1 (R10)
+	PREFETCHT1 64(R10)
+	PREFETCHT1 128(R10)
+	PREFETCHT1 192(R10)
+	ADDQ       $0x00000100, R10
+	SUBQ       $0x04, R11
+	JG         ahead_right_line
+	DECQ       R9
+	JNZ        ahead_right_row
+
+ahead_right_end:
+	TESTQ  AX, AX
+	JNZ    k_right
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store_right
+	MOVQ   AX, CX
+	VADDPS 64(CX), Y0, Y0
+	VADDPS 96(CX), Y1, Y1
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y2, Y2
+	VADDPS 96(CX), Y3, Y3
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y4, Y4
+	VADDPS 96(CX), Y5, Y5
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y6, Y6
+	VADDPS 96(CX), Y7, Y7
+	ADDQ   DX, CX
 
 store_right:
-	VMOVUPS Y0, (R12)
-	VMOVUPS Y1, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y2, (R12)
-	VMOVUPS Y3, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y4, (R12)
-	VMOVUPS Y5, 32(R12)
-	ADDQ    R9, R12
-	VMOVUPS Y6, (R12)
-	VMOVUPS Y7, 32(R12)
-	LEAQ    (CX)(DX*4), CX
-	LEAQ    (R8)(R9*4), R8
-	SUBQ    $0x04, AX
-	JNZ     rows
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y1, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y4, 64(AX)
+	VMOVUPS Y5, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 96(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x04, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, FMA3, MMX+
+TEXT ·mulColsAVX2(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+k:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Y8
+	VMOVUPS      32(BX), Y9
+	VBROADCASTSS (DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ  (DI), R9
+	TESTQ R9, R9
+	JNZ   ahead_more
+	ADDQ  $0x30, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), DX
+	MOVQ   ldc+112(FP), SI
+	SHLQ   $0x02, SI
+	MOVB   accumulate+120(FP), BL
+	TESTB  BL, BL
+	JZ     store
+	MOVQ   DX, BX
+	VADDPS (BX), Y0, Y0
+	VADDPS 32(BX), Y1, Y1
+	ADDQ   SI, BX
+	VADDPS (BX), Y2, Y2
+	VADDPS 32(BX), Y3, Y3
+	ADDQ   SI, BX
+	VADDPS (BX), Y4, Y4
+	VADDPS 32(BX), Y5, Y5
+	ADDQ   SI, BX
+	VADDPS (BX), Y6, Y6
+	VADDPS 32(BX), Y7, Y7
+	ADDQ   SI, BX
+
+store:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y4, (DX)
+	VMOVUPS Y5, 32(DX)
+	ADDQ    SI, DX
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y7, 32(DX)
+	ADDQ    SI, DX
+	MOVQ    a_base+32(FP), DX
+	MOVQ    b_base+64(FP), BX
+	ADDQ    $0x40, BX
+	MOVQ    list_len+16(FP), SI
+	NEGQ    SI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+
+k_right:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Y8
+	VMOVUPS      32(BX), Y9
+	VBROADCASTSS (DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX)(DI*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k_right
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_right_end
+	MOVQ         40(DI), R8
+
+ahead_right_row:
+	MOVQ  (DI), R9
+	TESTQ R9, R9
+	JNZ   ahead_right_more
+	ADDQ  $0x30, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_right_end
+	JMP   ahead_right_row
+
+ahead_right_more:
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_right_line:
+	PREFETCHT1 (R9)
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_right_line
+	DECQ       R8
+	JNZ        ahead_right_row
+
+ahead_right_end:
+	TESTQ  SI, SI
+	JNZ    k_right
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store_right
+	MOVQ   AX, CX
+	VADDPS 64(CX), Y0, Y0
+	VADDPS 96(CX), Y1, Y1
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y2, Y2
+	VADDPS 96(CX), Y3, Y3
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y4, Y4
+	VADDPS 96(CX), Y5, Y5
+	ADDQ   DX, CX
+	VADDPS 64(CX), Y6, Y6
+	VADDPS 96(CX), Y7, Y7
+	ADDQ   DX, CX
+
+store_right:
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y1, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y4, 64(AX)
+	VMOVUPS Y5, 96(AX)
+	ADDQ    DX, AX
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 96(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x10, a_base+32(FP)
+	SUBQ    $0x04, m+0(FP)
+	JNZ     tile
 	VZEROUPPER
 	RET
 
@@ -690,22 +1170,20 @@ max_end:
 	VMOVUPS      (CX), Y2
 	VMOVUPS      Y0, (CX)
 	VSUBPS       Y1, Y2, Y2
-	VMOVUPS      expConstants<>+0(SB), Y0
-	VMAXPS       Y2, Y0, Y2
-	VMOVUPS      expConstants<>+64(SB), Y0
-	VFMADD231PS  expConstants<>+32(SB), Y2, Y0
-	VSUBPS       expConstants<>+64(SB), Y0, Y3
-	VFNMADD231PS expConstants<>+96(SB), Y3, Y2
-	VMOVUPS      expConstants<>+352(SB), Y3
-	VFMADD213PS  expConstants<>+320(SB), Y2, Y3
-	VFMADD213PS  expConstants<>+288(SB), Y2, Y3
-	VFMADD213PS  expConstants<>+256(SB), Y2, Y3
-	VFMADD213PS  expConstants<>+224(SB), Y2, Y3
-	VFMADD213PS  expConstants<>+192(SB), Y2, Y3
-	VFMADD213PS  expConstants<>+160(SB), Y2, Y3
-	VPSLLD       $0x17, Y0, Y0
-	VPADDD       expConstants<>+128(SB), Y0, Y0
-	VMULPS       Y0, Y3, Y2
+	VMOVUPS      expConstants<>+0(SB), Y3
+	VMAXPS       Y2, Y3, Y2
+	VROUNDPS     $0x09, Y2, Y3
+	VSUBPS       Y3, Y2, Y0
+	VMOVUPS      expConstants<>+224(SB), Y2
+	VFMADD213PS  expConstants<>+192(SB), Y0, Y2
+	VFMADD213PS  expConstants<>+160(SB), Y0, Y2
+	VFMADD213PS  expConstants<>+128(SB), Y0, Y2
+	VFMADD213PS  expConstants<>+96(SB), Y0, Y2
+	VFMADD213PS  expConstants<>+64(SB), Y0, Y2
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       expConstants<>+32(SB), Y3, Y3
+	VMULPS       Y3, Y2, Y2
 	VMOVUPS      Y2, 256(CX)
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y3, Y3, Y3
@@ -714,118 +1192,108 @@ max_end:
 	MOVQ         rows+24(FP), SI
 
 exp:
-	CMPQ         SI, $0x04
-	JL           exp_single
-	VMOVUPS      (BX), Y2
-	VMOVUPS      128(BX), Y4
-	VMOVUPS      256(BX), Y5
-	VMOVUPS      384(BX), Y6
-	VSUBPS       Y1, Y2, Y2
-	VSUBPS       Y1, Y4, Y4
-	VSUBPS       Y1, Y5, Y5
-	VSUBPS       Y1, Y6, Y6
-	VMOVUPS      expConstants<>+0(SB), Y7
-	VMOVUPS      expConstants<>+0(SB), Y8
-	VMOVUPS      expConstants<>+0(SB), Y9
-	VMOVUPS      expConstants<>+0(SB), Y10
-	VMAXPS       Y2, Y7, Y2
-	VMAXPS       Y4, Y8, Y4
-	VMAXPS       Y5, Y9, Y5
-	VMAXPS       Y6, Y10, Y6
-	VMOVUPS      expConstants<>+64(SB), Y7
-	VMOVUPS      expConstants<>+64(SB), Y8
-	VMOVUPS      expConstants<>+64(SB), Y9
-	VMOVUPS      expConstants<>+64(SB), Y10
-	VFMADD231PS  expConstants<>+32(SB), Y2, Y7
-	VFMADD231PS  expConstants<>+32(SB), Y4, Y8
-	VFMADD231PS  expConstants<>+32(SB), Y5, Y9
-	VFMADD231PS  expConstants<>+32(SB), Y6, Y10
-	VSUBPS       expConstants<>+64(SB), Y7, Y11
-	VSUBPS       expConstants<>+64(SB), Y8, Y12
-	VSUBPS       expConstants<>+64(SB), Y9, Y13
-	VSUBPS       expConstants<>+64(SB), Y10, Y14
-	VFNMADD231PS expConstants<>+96(SB), Y11, Y2
-	VFNMADD231PS expConstants<>+96(SB), Y12, Y4
-	VFNMADD231PS expConstants<>+96(SB), Y13, Y5
-	VFNMADD231PS expConstants<>+96(SB), Y14, Y6
-	VMOVUPS      expConstants<>+352(SB), Y11
-	VMOVUPS      expConstants<>+352(SB), Y12
-	VMOVUPS      expConstants<>+352(SB), Y13
-	VMOVUPS      expConstants<>+352(SB), Y14
-	VFMADD213PS  expConstants<>+320(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+320(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+320(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+320(SB), Y6, Y14
-	VFMADD213PS  expConstants<>+288(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+288(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+288(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+288(SB), Y6, Y14
-	VFMADD213PS  expConstants<>+256(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+256(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+256(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+256(SB), Y6, Y14
-	VFMADD213PS  expConstants<>+224(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+224(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+224(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+224(SB), Y6, Y14
-	VFMADD213PS  expConstants<>+192(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+192(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+192(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+192(SB), Y6, Y14
-	VFMADD213PS  expConstants<>+160(SB), Y2, Y11
-	VFMADD213PS  expConstants<>+160(SB), Y4, Y12
-	VFMADD213PS  expConstants<>+160(SB), Y5, Y13
-	VFMADD213PS  expConstants<>+160(SB), Y6, Y14
-	VPSLLD       $0x17, Y7, Y7
-	VPSLLD       $0x17, Y8, Y8
-	VPSLLD       $0x17, Y9, Y9
-	VPSLLD       $0x17, Y10, Y10
-	VPADDD       expConstants<>+128(SB), Y7, Y7
-	VPADDD       expConstants<>+128(SB), Y8, Y8
-	VPADDD       expConstants<>+128(SB), Y9, Y9
-	VPADDD       expConstants<>+128(SB), Y10, Y10
-	VMULPS       Y7, Y11, Y2
-	VMULPS       Y8, Y12, Y4
-	VMULPS       Y9, Y13, Y5
-	VMULPS       Y10, Y14, Y6
-	VADDPS       Y2, Y0, Y0
-	VMOVUPS      Y2, (BX)
-	VADDPS       Y4, Y3, Y3
-	VMOVUPS      Y4, 128(BX)
-	VADDPS       Y5, Y0, Y0
-	VMOVUPS      Y5, 256(BX)
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      Y6, 384(BX)
-	ADDQ         $0x00000200, BX
-	SUBQ         $0x04, SI
-	JMP          exp
+	CMPQ        SI, $0x04
+	JL          exp_single
+	VMOVUPS     (BX), Y2
+	VMOVUPS     128(BX), Y4
+	VMOVUPS     256(BX), Y5
+	VMOVUPS     384(BX), Y6
+	VSUBPS      Y1, Y2, Y2
+	VSUBPS      Y1, Y4, Y4
+	VSUBPS      Y1, Y5, Y5
+	VSUBPS      Y1, Y6, Y6
+	VMOVUPS     expConstants<>+0(SB), Y11
+	VMOVUPS     expConstants<>+0(SB), Y12
+	VMOVUPS     expConstants<>+0(SB), Y13
+	VMOVUPS     expConstants<>+0(SB), Y14
+	VMAXPS      Y2, Y11, Y2
+	VMAXPS      Y4, Y12, Y4
+	VMAXPS      Y5, Y13, Y5
+	VMAXPS      Y6, Y14, Y6
+	VROUNDPS    $0x09, Y2, Y11
+	VROUNDPS    $0x09, Y4, Y12
+	VROUNDPS    $0x09, Y5, Y13
+	VROUNDPS    $0x09, Y6, Y14
+	VSUBPS      Y11, Y2, Y7
+	VSUBPS      Y12, Y4, Y8
+	VSUBPS      Y13, Y5, Y9
+	VSUBPS      Y14, Y6, Y10
+	VMOVUPS     expConstants<>+224(SB), Y2
+	VMOVUPS     expConstants<>+224(SB), Y4
+	VMOVUPS     expConstants<>+224(SB), Y5
+	VMOVUPS     expConstants<>+224(SB), Y6
+	VFMADD213PS expConstants<>+192(SB), Y7, Y2
+	VFMADD213PS expConstants<>+192(SB), Y8, Y4
+	VFMADD213PS expConstants<>+192(SB), Y9, Y5
+	VFMADD213PS expConstants<>+192(SB), Y10, Y6
+	VFMADD213PS expConstants<>+160(SB), Y7, Y2
+	VFMADD213PS expConstants<>+160(SB), Y8, Y4
+	VFMADD213PS expConstants<>+160(SB), Y9, Y5
+	VFMADD213PS expConstants<>+160(SB), Y10, Y6
+	VFMADD213PS expConstants<>+128(SB), Y7, Y2
+	VFMADD213PS expConstants<>+128(SB), Y8, Y4
+	VFMADD213PS expConstants<>+128(SB), Y9, Y5
+	VFMADD213PS expConstants<>+128(SB), Y10, Y6
+	VFMADD213PS expConstants<>+96(SB), Y7, Y2
+	VFMADD213PS expConstants<>+96(SB), Y8, Y4
+	VFMADD213PS expConstants<>+96(SB), Y9, Y5
+	VFMADD213PS expConstants<>+96(SB), Y10, Y6
+	VFMADD213PS expConstants<>+64(SB), Y7, Y2
+	VFMADD213PS expConstants<>+64(SB), Y8, Y4
+	VFMADD213PS expConstants<>+64(SB), Y9, Y5
+	VFMADD213PS expConstants<>+64(SB), Y10, Y6
+	VCVTPS2DQ   Y11, Y11
+	VCVTPS2DQ   Y12, Y12
+	VCVTPS2DQ   Y13, Y13
+	VCVTPS2DQ   Y14, Y14
+	VPSLLD      $0x17, Y11, Y11
+	VPSLLD      $0x17, Y12, Y12
+	VPSLLD      $0x17, Y13, Y13
+	VPSLLD      $0x17, Y14, Y14
+	VPADDD      expConstants<>+32(SB), Y11, Y11
+	VPADDD      expConstants<>+32(SB), Y12, Y12
+	VPADDD      expConstants<>+32(SB), Y13, Y13
+	VPADDD      expConstants<>+32(SB), Y14, Y14
+	VMULPS      Y11, Y2, Y2
+	VMULPS      Y12, Y4, Y4
+	VMULPS      Y13, Y5, Y5
+	VMULPS      Y14, Y6, Y6
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y2, (BX)
+	VADDPS      Y4, Y3, Y3
+	VMOVUPS     Y4, 128(BX)
+	VADDPS      Y5, Y0, Y0
+	VMOVUPS     Y5, 256(BX)
+	VADDPS      Y6, Y3, Y3
+	VMOVUPS     Y6, 384(BX)
+	ADDQ        $0x00000200, BX
+	SUBQ        $0x04, SI
+	JMP         exp
 
 exp_single:
-	TESTQ        SI, SI
-	JZ           exp_end
-	VMOVUPS      (BX), Y2
-	VSUBPS       Y1, Y2, Y2
-	VMOVUPS      expConstants<>+0(SB), Y4
-	VMAXPS       Y2, Y4, Y2
-	VMOVUPS      expConstants<>+64(SB), Y4
-	VFMADD231PS  expConstants<>+32(SB), Y2, Y4
-	VSUBPS       expConstants<>+64(SB), Y4, Y5
-	VFNMADD231PS expConstants<>+96(SB), Y5, Y2
-	VMOVUPS      expConstants<>+352(SB), Y5
-	VFMADD213PS  expConstants<>+320(SB), Y2, Y5
-	VFMADD213PS  expConstants<>+288(SB), Y2, Y5
-	VFMADD213PS  expConstants<>+256(SB), Y2, Y5
-	VFMADD213PS  expConstants<>+224(SB), Y2, Y5
-	VFMADD213PS  expConstants<>+192(SB), Y2, Y5
-	VFMADD213PS  expConstants<>+160(SB), Y2, Y5
-	VPSLLD       $0x17, Y4, Y4
-	VPADDD       expConstants<>+128(SB), Y4, Y4
-	VMULPS       Y4, Y5, Y2
-	VADDPS       Y2, Y0, Y0
-	VMOVUPS      Y2, (BX)
-	ADDQ         $0x00000080, BX
-	DECQ         SI
-	JMP          exp_single
+	TESTQ       SI, SI
+	JZ          exp_end
+	VMOVUPS     (BX), Y2
+	VSUBPS      Y1, Y2, Y2
+	VMOVUPS     expConstants<>+0(SB), Y5
+	VMAXPS      Y2, Y5, Y2
+	VROUNDPS    $0x09, Y2, Y5
+	VSUBPS      Y5, Y2, Y4
+	VMOVUPS     expConstants<>+224(SB), Y2
+	VFMADD213PS expConstants<>+192(SB), Y4, Y2
+	VFMADD213PS expConstants<>+160(SB), Y4, Y2
+	VFMADD213PS expConstants<>+128(SB), Y4, Y2
+	VFMADD213PS expConstants<>+96(SB), Y4, Y2
+	VFMADD213PS expConstants<>+64(SB), Y4, Y2
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      expConstants<>+32(SB), Y5, Y5
+	VMULPS      Y5, Y2, Y2
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y2, (BX)
+	ADDQ        $0x00000080, BX
+	DECQ        SI
+	JMP         exp_single
 
 exp_end:
 	VADDPS  Y3, Y0, Y0
@@ -837,103 +1305,71 @@ exp_end:
 	VZEROUPPER
 	RET
 
-DATA expConstants<>+0(SB)/4, $(-88.0)
-DATA expConstants<>+4(SB)/4, $(-88.0)
-DATA expConstants<>+8(SB)/4, $(-88.0)
-DATA expConstants<>+12(SB)/4, $(-88.0)
-DATA expConstants<>+16(SB)/4, $(-88.0)
-DATA expConstants<>+20(SB)/4, $(-88.0)
-DATA expConstants<>+24(SB)/4, $(-88.0)
-DATA expConstants<>+28(SB)/4, $(-88.0)
-DATA expConstants<>+32(SB)/4, $(1.442695)
-DATA expConstants<>+36(SB)/4, $(1.442695)
-DATA expConstants<>+40(SB)/4, $(1.442695)
-DATA expConstants<>+44(SB)/4, $(1.442695)
-DATA expConstants<>+48(SB)/4, $(1.442695)
-DATA expConstants<>+52(SB)/4, $(1.442695)
-DATA expConstants<>+56(SB)/4, $(1.442695)
-DATA expConstants<>+60(SB)/4, $(1.442695)
-DATA expConstants<>+64(SB)/4, $(12582912.0)
-DATA expConstants<>+68(SB)/4, $(12582912.0)
-DATA expConstants<>+72(SB)/4, $(12582912.0)
-DATA expConstants<>+76(SB)/4, $(12582912.0)
-DATA expConstants<>+80(SB)/4, $(12582912.0)
-DATA expConstants<>+84(SB)/4, $(12582912.0)
-DATA expConstants<>+88(SB)/4, $(12582912.0)
-DATA expConstants<>+92(SB)/4, $(12582912.0)
-DATA expConstants<>+96(SB)/4, $(0.6931472)
-DATA expConstants<>+100(SB)/4, $(0.6931472)
-DATA expConstants<>+104(SB)/4, $(0.6931472)
-DATA expConstants<>+108(SB)/4, $(0.6931472)
-DATA expConstants<>+112(SB)/4, $(0.6931472)
-DATA expConstants<>+116(SB)/4, $(0.6931472)
-DATA expConstants<>+120(SB)/4, $(0.6931472)
-DATA expConstants<>+124(SB)/4, $(0.6931472)
-DATA expConstants<>+128(SB)/4, $(1.0)
-DATA expConstants<>+132(SB)/4, $(1.0)
-DATA expConstants<>+136(SB)/4, $(1.0)
-DATA expConstants<>+140(SB)/4, $(1.0)
-DATA expConstants<>+144(SB)/4, $(1.0)
-DATA expConstants<>+148(SB)/4, $(1.0)
-DATA expConstants<>+152(SB)/4, $(1.0)
-DATA expConstants<>+156(SB)/4, $(1.0)
-DATA expConstants<>+160(SB)/4, $(1.0)
-DATA expConstants<>+164(SB)/4, $(1.0)
-DATA expConstants<>+168(SB)/4, $(1.0)
-DATA expConstants<>+172(SB)/4, $(1.0)
-DATA expConstants<>+176(SB)/4, $(1.0)
-DATA expConstants<>+180(SB)/4, $(1.0)
-DATA expConstants<>+184(SB)/4, $(1.0)
-DATA expConstants<>+188(SB)/4, $(1.0)
-DATA expConstants<>+192(SB)/4, $(1.0)
-DATA expConstants<>+196(SB)/4, $(1.0)
-DATA expConstants<>+200(SB)/4, $(1.0)
-DATA expConstants<>+204(SB)/4, $(1.0)
-DATA expConstants<>+208(SB)/4, $(1.0)
-DATA expConstants<>+212(SB)/4, $(1.0)
-DATA expConstants<>+216(SB)/4, $(1.0)
-DATA expConstants<>+220(SB)/4, $(1.0)
-DATA expConstants<>+224(SB)/4, $(0.5)
-DATA expConstants<>+228(SB)/4, $(0.5)
-DATA expConstants<>+232(SB)/4, $(0.5)
-DATA expConstants<>+236(SB)/4, $(0.5)
-DATA expConstants<>+240(SB)/4, $(0.5)
-DATA expConstants<>+244(SB)/4, $(0.5)
-DATA expConstants<>+248(SB)/4, $(0.5)
-DATA expConstants<>+252(SB)/4, $(0.5)
-DATA expConstants<>+256(SB)/4, $(0.16666415)
-DATA expConstants<>+260(SB)/4, $(0.16666415)
-DATA expConstants<>+264(SB)/4, $(0.16666415)
-DATA expConstants<>+268(SB)/4, $(0.16666415)
-DATA expConstants<>+272(SB)/4, $(0.16666415)
-DATA expConstants<>+276(SB)/4, $(0.16666415)
-DATA expConstants<>+280(SB)/4, $(0.16666415)
-DATA expConstants<>+284(SB)/4, $(0.16666415)
-DATA expConstants<>+288(SB)/4, $(0.04166635)
-DATA expConstants<>+292(SB)/4, $(0.04166635)
-DATA expConstants<>+296(SB)/4, $(0.04166635)
-DATA expConstants<>+300(SB)/4, $(0.04166635)
-DATA expConstants<>+304(SB)/4, $(0.04166635)
-DATA expConstants<>+308(SB)/4, $(0.04166635)
-DATA expConstants<>+312(SB)/4, $(0.04166635)
-DATA expConstants<>+316(SB)/4, $(0.04166635)
-DATA expConstants<>+320(SB)/4, $(0.008375126)
-DATA expConstants<>+324(SB)/4, $(0.008375126)
-DATA expConstants<>+328(SB)/4, $(0.008375126)
-DATA expConstants<>+332(SB)/4, $(0.008375126)
-DATA expConstants<>+336(SB)/4, $(0.008375126)
-DATA expConstants<>+340(SB)/4, $(0.008375126)
-DATA expConstants<>+344(SB)/4, $(0.008375126)
-DATA expConstants<>+348(SB)/4, $(0.008375126)
-DATA expConstants<>+352(SB)/4, $(0.0013941108)
-DATA expConstants<>+356(SB)/4, $(0.0013941108)
-DATA expConstants<>+360(SB)/4, $(0.0013941108)
-DATA expConstants<>+364(SB)/4, $(0.0013941108)
-DATA expConstants<>+368(SB)/4, $(0.0013941108)
-DATA expConstants<>+372(SB)/4, $(0.0013941108)
-DATA expConstants<>+376(SB)/4, $(0.0013941108)
-DATA expConstants<>+380(SB)/4, $(0.0013941108)
-GLOBL expConstants<>(SB), RODATA|NOPTR, $384
+DATA expConstants<>+0(SB)/4, $(-127.0)
+DATA expConstants<>+4(SB)/4, $(-127.0)
+DATA expConstants<>+8(SB)/4, $(-127.0)
+DATA expConstants<>+12(SB)/4, $(-127.0)
+DATA expConstants<>+16(SB)/4, $(-127.0)
+DATA expConstants<>+20(SB)/4, $(-127.0)
+DATA expConstants<>+24(SB)/4, $(-127.0)
+DATA expConstants<>+28(SB)/4, $(-127.0)
+DATA expConstants<>+32(SB)/4, $(1.0)
+DATA expConstants<>+36(SB)/4, $(1.0)
+DATA expConstants<>+40(SB)/4, $(1.0)
+DATA expConstants<>+44(SB)/4, $(1.0)
+DATA expConstants<>+48(SB)/4, $(1.0)
+DATA expConstants<>+52(SB)/4, $(1.0)
+DATA expConstants<>+56(SB)/4, $(1.0)
+DATA expConstants<>+60(SB)/4, $(1.0)
+DATA expConstants<>+64(SB)/4, $(1.0)
+DATA expConstants<>+68(SB)/4, $(1.0)
+DATA expConstants<>+72(SB)/4, $(1.0)
+DATA expConstants<>+76(SB)/4, $(1.0)
+DATA expConstants<>+80(SB)/4, $(1.0)
+DATA expConstants<>+84(SB)/4, $(1.0)
+DATA expConstants<>+88(SB)/4, $(1.0)
+DATA expConstants<>+92(SB)/4, $(1.0)
+DATA expConstants<>+96(SB)/4, $(0.6931528)
+DATA expConstants<>+100(SB)/4, $(0.6931528)
+DATA expConstants<>+104(SB)/4, $(0.6931528)
+DATA expConstants<>+108(SB)/4, $(0.6931528)
+DATA expConstants<>+112(SB)/4, $(0.6931528)
+DATA expConstants<>+116(SB)/4, $(0.6931528)
+DATA expConstants<>+120(SB)/4, $(0.6931528)
+DATA expConstants<>+124(SB)/4, $(0.6931528)
+DATA expConstants<>+128(SB)/4, $(0.24014896)
+DATA expConstants<>+132(SB)/4, $(0.24014896)
+DATA expConstants<>+136(SB)/4, $(0.24014896)
+DATA expConstants<>+140(SB)/4, $(0.24014896)
+DATA expConstants<>+144(SB)/4, $(0.24014896)
+DATA expConstants<>+148(SB)/4, $(0.24014896)
+DATA expConstants<>+152(SB)/4, $(0.24014896)
+DATA expConstants<>+156(SB)/4, $(0.24014896)
+DATA expConstants<>+160(SB)/4, $(0.05584989)
+DATA expConstants<>+164(SB)/4, $(0.05584989)
+DATA expConstants<>+168(SB)/4, $(0.05584989)
+DATA expConstants<>+172(SB)/4, $(0.05584989)
+DATA expConstants<>+176(SB)/4, $(0.05584989)
+DATA expConstants<>+180(SB)/4, $(0.05584989)
+DATA expConstants<>+184(SB)/4, $(0.05584989)
+DATA expConstants<>+188(SB)/4, $(0.05584989)
+DATA expConstants<>+192(SB)/4, $(0.008954028)
+DATA expConstants<>+196(SB)/4, $(0.008954028)
+DATA expConstants<>+200(SB)/4, $(0.008954028)
+DATA expConstants<>+204(SB)/4, $(0.008954028)
+DATA expConstants<>+208(SB)/4, $(0.008954028)
+DATA expConstants<>+212(SB)/4, $(0.008954028)
+DATA expConstants<>+216(SB)/4, $(0.008954028)
+DATA expConstants<>+220(SB)/4, $(0.008954028)
+DATA expConstants<>+224(SB)/4, $(0.0018943371)
+DATA expConstants<>+228(SB)/4, $(0.0018943371)
+DATA expConstants<>+232(SB)/4, $(0.0018943371)
+DATA expConstants<>+236(SB)/4, $(0.0018943371)
+DATA expConstants<>+240(SB)/4, $(0.0018943371)
+DATA expConstants<>+244(SB)/4, $(0.0018943371)
+DATA expConstants<>+248(SB)/4, $(0.0018943371)
+DATA expConstants<>+252(SB)/4, $(0.0018943371)
+GLOBL expConstants<>(SB), RODATA|NOPTR, $256
 
 // func scaleRowsAVX2(c []float32, rows int, w []float32)
 // Requires: AVX

@@ -7,19 +7,38 @@ package kernel
 type level struct {
 	name string
 
-	// mulPanel computes c = a b, or c += a b if accumulate is set, for an
-	// [m, k] matrix a, a [k, lanes] matrix b and an [m, lanes] matrix c:
+	// mulRows computes c = a b, or c += a b if accumulate is set, where a are
+	// the rows list[0], list[1], ... of a matrix with rows of lda elements, of
+	// which the first k count, b is [k, lanes], and c [len(list), lanes] has its
+	// rows at a distance of ldc:
 	//
-	//	for i := range m {
+	//	for i, row := range list {
 	//		for j := range lanes {
 	//			for p := range k {
-	//				c[i*ldc+j] += a[i*rs+p*cs] * b[p*ldb+j]
+	//				c[i*ldc+j] += a[row*lda+p] * b[p*lanes+j]
 	//			}
 	//		}
 	//	}
 	//
-	// m is a multiple of rowUnit, k is positive.
-	mulPanel func(m, k int, a []float32, rs, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool)
+	// len(list) is a positive multiple of rowUnit, k is positive. next, which may
+	// be nil, is fetched meanwhile.
+	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+
+	// mulCols computes c = a^T b, or c += a^T b if accumulate is set, where a are
+	// the first m elements of the rows that list names, b is [len(list), lanes]
+	// and c [m, lanes]:
+	//
+	//	for i := range m {
+	//		for j := range lanes {
+	//			for p, row := range list {
+	//				c[i*ldc+j] += a[row*lda+i] * b[p*lanes+j]
+	//			}
+	//		}
+	//	}
+	//
+	// m is a positive multiple of rowUnit, the list is not empty and its capacity
+	// has soonRows more entries, whose rows are fetched but not used.
+	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
 
 	// softmax takes one block of scores s [rows, lanes], rows > 0, into a
 	// running softmax over rows. state holds three vectors of lanes: the maximum
@@ -29,14 +48,15 @@ type level struct {
 	//	for i := range lanes {
 	//		m := max(state[i], s[0][i], s[1][i], ...)      // NaN is ignored
 	//		shift := m, or 0 if m is -Inf                   // nothing but masked keys
-	//		shrink := exp(state[i] - shift)
-	//		s[j][i] = exp(s[j][i] - shift)                  // for every row j
+	//		shrink := exp2(state[i] - shift)
+	//		s[j][i] = exp2(s[j][i] - shift)                 // for every row j
 	//		state[i], state[lanes+i] = m, state[lanes+i]*shrink + sum of s[j][i]
 	//		state[2*lanes+i] = shrink
 	//	}
 	//
-	// exp is within 4e-7 of the true value of its argument, a float32
-	// difference, relative, and 0 below expMin.
+	// exp2 is within 4e-7 of the true value of its argument, a float32
+	// difference, relative, and 0 below expMin. Scores are in units of ln 2, so
+	// that no multiplication is needed here.
 	softmax func(s []float32, rows int, state []float32)
 
 	// scaleRows multiplies each of the rows of c [rows, lanes] by w [lanes].
@@ -63,7 +83,7 @@ type level struct {
 const (
 	// lanes is the width of a panel: two AVX-512 registers.
 	lanes = 32
-	// rowUnit is the number of rows mulPanel computes at a time.
+	// rowUnit is the number of rows a multiplication computes at a time.
 	rowUnit = 8
 )
 
@@ -74,3 +94,8 @@ var active = levels()[0]
 // Features names the level that runs on this machine: "avx512", "avx2" or
 // "portable".
 func Features() string { return active.name }
+
+// Spin runs n rounds of independent multiply-adds on registers and returns the
+// number of floating-point operations that makes. Timed, it gives the peak speed
+// of one thread, which nothing here can exceed.
+func Spin(n int) (flops int) { return n * active.spin(n) }

@@ -13,7 +13,8 @@ func levels() []*level {
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
 		avx2 := &level{
 			name:      "avx2",
-			mulPanel:  mulPanelAVX2,
+			mulRows:   mulRowsAVX2,
+			mulCols:   mulColsAVX2,
 			softmax:   softmaxAVX2,
 			scaleRows: scaleRowsAVX2,
 			dotRows:   dotRowsAVX2,
@@ -27,7 +28,8 @@ func levels() []*level {
 			// wider registers would not make it faster.
 			avx512 := *avx2
 			avx512.name = "avx512"
-			avx512.mulPanel = mulPanelAVX512
+			avx512.mulRows = mulRowsAVX512
+			avx512.mulCols = mulColsAVX512
 			avx512.softmax = softmaxAVX512
 			avx512.scaleRows = scaleRowsAVX512
 			avx512.dotRows = dotRowsAVX512

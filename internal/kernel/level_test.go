@@ -38,45 +38,86 @@ func near(t *testing.T, what string, got float32, want, scale float64) {
 	}
 }
 
-func TestMulPanel(t *testing.T) {
+// TestMultiplications runs mulRows and mulCols over lists with repeated and
+// skipped rows, with and without something to fetch ahead.
+func TestMultiplications(t *testing.T) {
 	ForEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for _, m := range []int{8, 16, 40} {
-			for _, k := range []int{1, 2, 7, 64, 257} {
-				for _, strides := range []struct{ rs, cs int }{{k, 1}, {k + 3, 1}, {1, m}, {1, m + 5}, {2, 2*m + 1}} {
-					ldb, ldc := lanes+r.IntN(2)*5, lanes+r.IntN(2)*9
-					a, aIntact := window(r, (m-1)*strides.rs+(k-1)*strides.cs+1)
-					b, bIntact := window(r, (k-1)*ldb+lanes)
-					c, cIntact := window(r, (m-1)*ldc+lanes)
-					before := slices.Clone(c)
-					for _, accumulate := range []bool{false, true} {
-						copy(c, before)
-						active.mulPanel(m, k, a, strides.rs, strides.cs, b, ldb, c, ldc, accumulate)
-						for i := range m {
-							for j := range lanes {
-								want, scale := 0.0, 0.0
-								for p := range k {
-									x := float64(a[i*strides.rs+p*strides.cs]) * float64(b[p*ldb+j])
-									want += x
-									scale += math.Abs(x)
-								}
-								if accumulate {
-									want += float64(before[i*ldc+j])
-								}
-								near(t, "mulPanel", c[i*ldc+j], want, scale+math.Abs(want))
-							}
-							if i < m-1 && !slices.Equal(c[i*ldc+lanes:(i+1)*ldc], before[i*ldc+lanes:(i+1)*ldc]) {
-								t.Fatalf("mulPanel m=%d k=%d wrote between rows of c", m, k)
-							}
-						}
+			for _, k := range []int{1, 2, 7, 16, 64, 257} {
+				for _, gap := range []int{0, 3} {
+					list, byRow := make([]int32, m), make([]int32, k, k+soonRows)
+					for i := range list {
+						list[i] = int32(r.IntN(2 * m))
 					}
-					if !aIntact() || !bIntact() || !cIntact() {
-						t.Fatalf("mulPanel m=%d k=%d wrote outside of its result", m, k)
+					for i := range byRow {
+						byRow[i] = int32(r.IntN(2 * k))
 					}
+					rows := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: k + gap, height: 2 * m,
+						element: func(i, p int) int { return int(list[i])*(k+gap) + p },
+						call: func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead) {
+							active.mulRows(list, k, a, lda, b, c, ldc, accumulate, next)
+						}}
+					rows.run("mulRows")
+					cols := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: m + gap, height: 2 * k,
+						element: func(i, p int) int { return int(byRow[p])*(m+gap) + i },
+						call: func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead) {
+							active.mulCols(m, byRow, a, lda, b, c, ldc, accumulate, next)
+						}}
+					cols.run("mulCols")
 				}
 			}
 		}
 	})
+}
+
+// mulCase is a product of [m, k] and [k, lanes]. Element (i, p) of the left-hand
+// matrix is at element(i, p) of a matrix with height rows of lda elements.
+type mulCase struct {
+	r                      *rand.Rand
+	t                      *testing.T
+	m, k, lda, ldc, height int
+	element                func(i, p int) int
+	call                   func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+}
+
+func (x *mulCase) run(name string) {
+	x.t.Helper()
+	a, aIntact := window(x.r, x.height*x.lda)
+	b, bIntact := window(x.r, x.k*lanes)
+	c, cIntact := window(x.r, (x.m-1)*x.ldc+lanes)
+	before := slices.Clone(c)
+	for _, accumulate := range []bool{false, true} {
+		copy(c, before)
+		var next *ahead
+		if accumulate {
+			next = planAhead(new(ahead), a, x.lda, identity[:min(x.height, len(identity))], b, 1, x.m)
+		}
+		x.call(a, x.lda, b, c, x.ldc, accumulate, next)
+		if next != nil && (next[0].left < 0 || next[0].left > x.height) {
+			x.t.Fatalf("%s m=%d k=%d left %d rows to fetch", name, x.m, x.k, next[0].left)
+		}
+		for i := range x.m {
+			for j := range lanes {
+				want, scale := 0.0, 0.0
+				for p := range x.k {
+					y := float64(a[x.element(i, p)]) * float64(b[p*lanes+j])
+					want += y
+					scale += math.Abs(y)
+				}
+				if accumulate {
+					want += float64(before[i*x.ldc+j])
+				}
+				near(x.t, name, c[i*x.ldc+j], want, scale+math.Abs(want))
+			}
+			if i < x.m-1 && !slices.Equal(c[i*x.ldc+lanes:(i+1)*x.ldc], before[i*x.ldc+lanes:(i+1)*x.ldc]) {
+				x.t.Fatalf("%s m=%d k=%d wrote between rows of c", name, x.m, x.k)
+			}
+		}
+	}
+	if !aIntact() || !bIntact() || !cIntact() {
+		x.t.Fatalf("%s m=%d k=%d wrote outside of its result", name, x.m, x.k)
+	}
 }
 
 func TestSoftmaxRoutine(t *testing.T) {
@@ -122,10 +163,10 @@ func TestSoftmaxRoutine(t *testing.T) {
 				if maximum == -inf {
 					shift = 0
 				}
-				shrink := math.Exp(float64(beforeState[i] - shift))
+				shrink := math.Exp2(float64(beforeState[i] - shift))
 				sum := float64(beforeState[lanes+i]) * shrink
 				for j := range rows {
-					want := math.Exp(float64(before[j*lanes+i] - shift))
+					want := math.Exp2(float64(before[j*lanes+i] - shift))
 					sum += want
 					checkExp(t, s[j*lanes+i], want)
 				}
@@ -167,7 +208,7 @@ func TestExp(t *testing.T) {
 		const rows = 256
 		s, state := make([]float32, rows*lanes), make([]float32, 3*lanes)
 		x := float32(0)
-		for x > -110 {
+		for x > -160 {
 			for i := range state {
 				state[i] = 0 // maximum 0, sum 0
 			}
@@ -178,16 +219,19 @@ func TestExp(t *testing.T) {
 			}
 			active.softmax(s, rows, state)
 			for i, f := range s {
-				checkExp(t, f, math.Exp(float64(arguments[i])))
+				checkExp(t, f, math.Exp2(float64(arguments[i])))
 			}
 		}
 	})
 	for x := float32(-100); x < 100; x += 0.0137 {
-		if x <= expMax {
+		if x <= 88 {
 			checkExp(t, exp32(x), math.Exp(float64(x)))
 		} else if !math.IsInf(float64(exp32(x)), 1) {
 			t.Errorf("exp32(%g) = %g, want +Inf", x, exp32(x))
 		}
+	}
+	if exp2(0) != 1 || exp2(float32(math.Inf(-1))) != 0 {
+		t.Error("exp2 of 0 or -Inf")
 	}
 	if exp32(0) != 1 || exp32(float32(math.Inf(-1))) != 0 || !math.IsInf(float64(exp32(float32(math.Inf(1)))), 1) {
 		t.Error("exp32 of 0, -Inf or +Inf")

@@ -1,12 +1,15 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 const (
-	// A task of Linear computes linearRows x linearCols outputs. It converts its
-	// weights once per linearRows rows of x.
+	// A task of Linear computes at most linearRows x linearCols outputs. It
+	// converts its weights once per linearRows rows of x.
 	linearRows = 512
-	linearCols = 4 * lanes
+	linearCols = 8 * lanes
 
 	// linearDepth is the length of the products summed before the sum is added
 	// to the output. A packed panel of weights, [linearDepth, lanes], is 32 KiB.
@@ -27,12 +30,16 @@ func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	checkLen("Linear", "x", len(x), rows*w.Cols)
 	checkLen("Linear", "y", len(y), rows*w.Rows)
 	checkOptional("Linear", "bias", bias, w.Rows)
-	rowTasks, colTasks := (rows+linearRows-1)/linearRows, Groups(w.Rows, linearCols)
+	rowTasks, cols := (rows+linearRows-1)/linearRows, linearCols
+	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*runtime.GOMAXPROCS(0) {
+		cols /= 2 // narrower tasks keep more processors busy
+	}
+	colTasks := Groups(w.Rows, cols)
 	parallel(rowTasks*colTasks, func(s *scratch, task int) {
-		r, c := task/colTasks*linearRows, task%colTasks*linearCols
+		r, c := task/colTasks*linearRows, task%colTasks*cols
 		l := linear{y: y, x: x, w: w, s: s,
 			firstRow: r, lastRow: min(r+linearRows, rows),
-			firstCol: c, lastCol: min(c+linearCols, w.Rows)}
+			firstCol: c, lastCol: min(c+cols, w.Rows)}
 		l.run()
 		if bias == nil {
 			return
@@ -61,43 +68,44 @@ func (l *linear) run() {
 	l.s.weights = sized(&l.s.weights, linearCols/lanes*panelSize)
 	l.s.column = sized(&l.s.column, depth)
 	l.s.product = sized(&l.s.product, linearChunk*lanes)
-	l.s.k = sized(&l.s.k, rowUnit*depth)
 
-	whole := l.lastRow - (l.lastRow-l.firstRow)%rowUnit
 	for d := 0; d < in; d += depth {
 		n := min(depth, in-d)
 		for c := l.firstCol; c < l.lastCol; c += lanes {
 			panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
 			l.w.pack(panel, l.s.column, c, min(lanes, l.lastCol-c), d, n)
 		}
-		for r := l.firstRow; r < whole; r += linearChunk {
-			rows := min(linearChunk, whole-r)
-			l.multiply(r, rows, d, n, l.x[r*in+d:], in)
-		}
-		if whole < l.lastRow {
-			// The last rows are copied to where a whole unit may be read.
-			for i := whole; i < l.lastRow; i++ {
-				copy(l.s.k[(i-whole)*depth:][:n], l.x[i*in+d:])
+		for r := l.firstRow; r < l.lastRow; r += linearChunk {
+			rows := min(linearChunk, l.lastRow-r)
+			whole := rows / rowUnit * rowUnit
+			if whole > 0 {
+				l.multiply(r, whole, d, n)
 			}
-			l.multiply(whole, l.lastRow-whole, d, n, l.s.k, depth)
+			if whole < rows {
+				l.multiply(r+whole, rows-whole, d, n)
+			}
 		}
 	}
 }
 
 // multiply adds the products over columns [d, d+n) of x and w to rows
-// [row, row+rows) of y; a holds those columns of x, at a distance of lda.
-func (l *linear) multiply(row, rows, d, n int, a []float32, lda int) {
+// [row, row+rows) of y: whole units of rows, or less than one.
+func (l *linear) multiply(row, rows, d, n int) {
+	x, list := l.x[row*l.w.Cols+d:], identity[:rows]
+	if rows < rowUnit {
+		list = padList(append(sized(&l.s.index[0], rowUnit+soonRows)[:0], list...))
+	}
 	out := l.w.Rows
 	panelSize := min(linearDepth, l.w.Cols) * lanes
 	for c := l.firstCol; c < l.lastCol; c += lanes {
 		panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
 		y := l.y[row*out+c:]
 		width := min(lanes, l.lastCol-c)
-		if width == lanes && rows%rowUnit == 0 {
-			active.mulPanel(rows, n, a, lda, 1, panel, lanes, y, out, d > 0)
+		if width == lanes && rows >= rowUnit {
+			active.mulRows(list, n, x, l.w.Cols, panel, y, out, d > 0, nil)
 			continue
 		}
-		active.mulPanel(roundUp(rows, rowUnit), n, a, lda, 1, panel, lanes, l.s.product, lanes, false)
+		active.mulRows(units(list), n, x, l.w.Cols, panel, l.s.product, lanes, false, nil)
 		for i := range rows {
 			dst := y[i*out:][:width]
 			for j, sum := range l.s.product[i*lanes:][:width] {

@@ -64,18 +64,20 @@ const elementGrain = 1 << 14
 type scratch struct {
 	panels  [tilePanels]panel
 	factors [lanes]float32 // one number per lane of a panel
-	k, v    []float32      // gathered rows of a key block, [blockKeys, D padded]
-	s       []float32      // scores of a key block, [blockKeys, lanes]
-	kept    []float32      // exponentials of all key blocks, [panels, keys padded, lanes]
-	maxima  []float32      // running maximum after each key block, [panels, blocks, lanes]
-	column  []float32      // one number per key of a block
-	index   []int32        // keys of a query group
-	order   []uint32       // sort keys of a row of scores
-	ties    []uint32       // sort keys that agree in their leading digits
-	chosen  []uint32       // bitmap of blocks of keys
-	weights []float32      // packed weights, or rows packed for a gradient
-	product []float32      // a product that does not fit its destination
-	grad    []float32      // derivatives of scores, [keys padded, lanes]
+	v       []float32      // padded rows of a key block, [blockKeys, D padded]
+	nextK   ahead          // keys and values that follow
+	nextV   ahead
+	s       []float32  // scores of a key block, [blockKeys, lanes]
+	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
+	maxima  []float32  // running maximum after each key block, [panels, blocks, lanes]
+	column  []float32  // one number per key of a block
+	index   [2][]int32 // keys of a query group and of the next one
+	order   []uint32   // sort keys of a row of scores
+	ties    []uint32   // sort keys that agree in their leading digits
+	chosen  []uint32   // bitmap of blocks of keys
+	weights []float32  // packed weights, or rows packed for a gradient
+	product []float32  // a product that does not fit its destination
+	grad    []float32  // derivatives of scores, [keys padded, lanes]
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}

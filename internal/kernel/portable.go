@@ -11,7 +11,8 @@ import (
 // each routine computes.
 var portable = level{
 	name:      "portable",
-	mulPanel:  mulPanelPortable,
+	mulRows:   mulRowsPortable,
+	mulCols:   mulColsPortable,
 	softmax:   softmaxPortable,
 	scaleRows: scaleRowsPortable,
 	dotRows:   dotRowsPortable,
@@ -21,38 +22,58 @@ var portable = level{
 	spin:      spinPortable,
 }
 
-// mulPanelPortable keeps a block of 2x4 sums in registers: with its operands
-// that is all a 16-register machine holds.
-func mulPanelPortable(m, k int, a []float32, rs, cs int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	for i := 0; i < m; i += 2 {
+// mulRowsPortable keeps a block of 2x4 sums in registers: with its operands that
+// is all a 16-register machine holds. It leaves fetching to the hardware.
+func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
+	for i := 0; i < len(list); i += 2 {
+		a0 := a[int(list[i])*lda:][:k]
+		a1 := a[int(list[i+1])*lda:][:k]
 		for j := 0; j < lanes; j += 4 {
-			var s00, s01, s02, s03, s10, s11, s12, s13 float32
-			ai, bi := i*rs, j
-			for range k {
-				x0, x1 := a[ai], a[ai+rs]
-				y := b[bi : bi+4 : bi+4]
-				y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
-				s00 += x0 * y0
-				s01 += x0 * y1
-				s02 += x0 * y2
-				s03 += x0 * y3
-				s10 += x1 * y0
-				s11 += x1 * y1
-				s12 += x1 * y2
-				s13 += x1 * y3
-				ai += cs
-				bi += ldb
+			var s block
+			for p, x0 := range a0 {
+				s.add(x0, a1[p], b[p*lanes+j:])
 			}
-			c0 := c[i*ldc+j:][:4:4]
-			c1 := c[(i+1)*ldc+j:][:4:4]
-			if accumulate {
-				s00, s01, s02, s03 = c0[0]+s00, c0[1]+s01, c0[2]+s02, c0[3]+s03
-				s10, s11, s12, s13 = c1[0]+s10, c1[1]+s11, c1[2]+s12, c1[3]+s13
-			}
-			c0[0], c0[1], c0[2], c0[3] = s00, s01, s02, s03
-			c1[0], c1[1], c1[2], c1[3] = s10, s11, s12, s13
+			s.store(c[i*ldc+j:], c[(i+1)*ldc+j:], accumulate)
 		}
 	}
+}
+
+func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
+	for i := 0; i < m; i += 2 {
+		for j := 0; j < lanes; j += 4 {
+			var s block
+			for p, row := range list {
+				x := a[int(row)*lda+i:][:2]
+				s.add(x[0], x[1], b[p*lanes+j:])
+			}
+			s.store(c[i*ldc+j:], c[(i+1)*ldc+j:], accumulate)
+		}
+	}
+}
+
+// block is two rows of four sums.
+type block struct{ s00, s01, s02, s03, s10, s11, s12, s13 float32 }
+
+func (s *block) add(x0, x1 float32, y []float32) {
+	y = y[:4:4]
+	s.s00 += x0 * y[0]
+	s.s01 += x0 * y[1]
+	s.s02 += x0 * y[2]
+	s.s03 += x0 * y[3]
+	s.s10 += x1 * y[0]
+	s.s11 += x1 * y[1]
+	s.s12 += x1 * y[2]
+	s.s13 += x1 * y[3]
+}
+
+func (s *block) store(c0, c1 []float32, accumulate bool) {
+	c0, c1 = c0[:4:4], c1[:4:4]
+	if accumulate {
+		s.s00, s.s01, s.s02, s.s03 = c0[0]+s.s00, c0[1]+s.s01, c0[2]+s.s02, c0[3]+s.s03
+		s.s10, s.s11, s.s12, s.s13 = c1[0]+s.s10, c1[1]+s.s11, c1[2]+s.s12, c1[3]+s.s13
+	}
+	c0[0], c0[1], c0[2], c0[3] = s.s00, s.s01, s.s02, s.s03
+	c1[0], c1[1], c1[2], c1[3] = s.s10, s.s11, s.s12, s.s13
 }
 
 func softmaxPortable(s []float32, rows int, state []float32) {
@@ -70,13 +91,13 @@ func softmaxPortable(s []float32, rows int, state []float32) {
 		if m >= -math.MaxFloat32 {
 			shift[i] = m
 		}
-		shrink[i] = exp32(shrink[i] - shift[i])
+		shrink[i] = exp2(shrink[i] - shift[i])
 	}
 	var add [lanes]float32
 	for j := range rows {
 		row := s[j*lanes:][:lanes]
 		for i, x := range row {
-			p := exp32(x - shift[i])
+			p := exp2(x - shift[i])
 			row[i] = p
 			add[i] += p
 		}

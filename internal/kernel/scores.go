@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // DenseScores is a refresh step in one visit of the keys: the dense attention
 // out [B, H, N, D] and, for every group of consecutive queries, the mean
@@ -42,7 +39,8 @@ func collectScores(fn string, out, scores []float32, a *Operands, group, lo int)
 	// tiles.
 	group = min(group, a.Len)
 	perTask := max(1, tileQueries/group)
-	sets := a.validKeys(lo)
+	keys := a.validKeys(lo)
+	defer keyListsPool.Put(keys)
 	tasks := Groups(groups, perTask)
 	parallel(a.Batch*a.Heads*tasks, func(w *scratch, task int) {
 		index, u := task/tasks, task%tasks*perTask
@@ -50,14 +48,16 @@ func collectScores(fn string, out, scores []float32, a *Operands, group, lo int)
 		clear(rows[u*width : min(u+perTask, groups)*width])
 		end := min((u+perTask)*group, a.Len)
 		for first := u * group; first < end; first += tileQueries {
-			t := a.newTile(index, first, min(first+tileQueries, end), sets[index/a.Heads])
+			t := a.newTile(index, first, min(first+tileQueries, end), keys.lists[index/a.Heads])
 			t.keep = true
 			if out == nil {
 				t.v = nil
+			} else {
+				t.out = a.headOut(out, index)
 			}
 			w.attend(&t)
 			if out != nil {
-				w.store(a.headOut(out, index), nil, &t)
+				w.store(nil, &t)
 			}
 			for u := first / group; u*group < t.last; u++ {
 				w.collect(rows[u*width:][:width], lo, &t, groupMean(a, index/a.Heads, u, group))
@@ -96,7 +96,7 @@ func (m *mean) takes(query int) bool {
 // the row of the mean's group; scores[0] is key lo. The tile has been attended
 // with keep.
 func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
-	keys := t.keys.len()
+	keys := len(t.keys)
 	keysPad, blocks := roundUp(keys, rowUnit), t.blocks()
 	w.column = sized(&w.column, blockKeys)
 	for p := range t.panels() {
@@ -104,6 +104,12 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 		first, count := t.queries(p)
 		if first >= m.last || first+count <= m.first {
 			continue
+		}
+		var weights [lanes]float32
+		for i := range count {
+			if m.takes(first + i) {
+				weights[i] = panel.normalizer(i, panel.maximum()[i]) / float32(m.count)
+			}
 		}
 		dot := active.dotRows
 		for _, sum := range panel.sum() {
@@ -115,18 +121,17 @@ func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 			}
 		}
 		for b := range blocks {
-			w.factors = [lanes]float32{}
-			seen := w.maxima[(p*blocks+b)*lanes:]
-			for i := range count {
-				if m.takes(first + i) {
-					w.factors[i] = panel.normalizer(i, seen[i]) / float32(m.count)
+			w.factors = weights
+			for i, seen := range w.maxima[(p*blocks+b)*lanes:][:lanes] {
+				if maximum := panel.maximum()[i]; seen != maximum && weights[i] != 0 {
+					w.factors[i] *= exp2(seen - maximum)
 				}
 			}
-			start := b * blockKeys
-			rows := min(blockKeys, keys-start)
+			start := b * t.blockLen()
+			rows := len(t.block(start))
 			dot(w.column, w.kept[(p*keysPad+start)*lanes:], roundUp(rows, rowUnit), w.factors[:])
 			for j, x := range w.column[:rows] {
-				scores[t.keys.at(start+j)-lo] += x
+				scores[int(t.keys[start+j])-lo] += x
 			}
 		}
 	}
@@ -142,5 +147,5 @@ func (p *panel) normalizer(i int, seen float32) float32 {
 	if seen == maximum {
 		return 1 / sum
 	}
-	return float32(math.Exp(float64(seen)-float64(maximum))) / sum
+	return exp2(seen-maximum) / sum
 }

@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 const (
 	// tilePanels panels of queries walk over the keys together, so that a block
@@ -8,67 +11,70 @@ const (
 	tilePanels  = 4
 	tileQueries = tilePanels * lanes
 
-	// blockKeys is the number of keys per step of the walk. A block of scores,
-	// [blockKeys, lanes], is 32 KiB: it stays in the first-level cache between
-	// the three passes over it.
-	blockKeys = 256
+	// blockKeys is the largest number of keys per step of the walk. A block of
+	// scores, [blockKeys, lanes], is 16 KiB: it stays in the first-level cache
+	// between the passes over it, beside one cache line of each value row.
+	blockKeys = 128
 )
 
-// keySet is the keys a tile reads: the list if there is one, else the range
-// [lo, hi).
-type keySet struct {
-	lo, hi int
-	list   []int32 // ascending
+// padList makes the capacity of an ascending list of rows a multiple of rowUnit
+// and soonRows more, which repeat the last one: multiplications take whole units
+// and look ahead.
+func padList(list []int32) []int32 {
+	n := len(list)
+	for n > 0 && len(list) < roundUp(n, rowUnit)+soonRows {
+		list = append(list, list[n-1])
+	}
+	return list[:n:len(list)]
 }
 
-// len is the number of keys.
-func (s *keySet) len() int {
-	if s.list != nil {
-		return len(s.list)
+// units is list up to a multiple of rowUnit.
+func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
+
+// identity is the list of the first rows of a matrix.
+var identity = func() (list [max(blockKeys, linearChunk) + soonRows]int32) {
+	for i := range list {
+		list[i] = int32(i)
 	}
-	return s.hi - s.lo
+	return list
+}()
+
+// keyLists are the keys that dense attention reads, by batch row.
+type keyLists struct {
+	lists [][]int32 // padded
+	keys  []int32
 }
 
-// at is the i-th key.
-func (s *keySet) at(i int) int {
-	if s.list != nil {
-		return int(s.list[i])
-	}
-	return s.lo + i
-}
+var keyListsPool = sync.Pool{New: func() any { return new(keyLists) }}
 
-// setOf makes a keySet of an ascending list. A list without gaps becomes a
-// range, whose rows need no gathering.
-func setOf(list []int32) keySet {
-	if len(list) == 0 {
-		return keySet{}
-	}
-	first, last := int(list[0]), int(list[len(list)-1])
-	if last-first+1 == len(list) {
-		return keySet{lo: first, hi: last + 1}
-	}
-	return keySet{list: list}
-}
-
-// validKeys is the key set of each batch row: the keys in [lo, Len) that are not
-// padding.
-func (a *Operands) validKeys(lo int) []keySet {
-	sets := make([]keySet, a.Batch)
-	for b := range sets {
-		valid := a.valid(b)
-		if valid == nil {
-			sets[b] = keySet{lo: lo, hi: a.Len}
-			continue
-		}
-		list := make([]int32, 0, a.Len-lo)
+// validKeys lists for each batch row the keys in [lo, Len) that are not padding.
+// The caller returns the lists to keyListsPool.
+func (a *Operands) validKeys(lo int) *keyLists {
+	l := keyListsPool.Get().(*keyLists)
+	l.lists = l.lists[:0]
+	width := roundUp(a.Len, rowUnit) + soonRows
+	if a.Valid == nil {
+		keys := sized(&l.keys, width)[:0]
 		for j := lo; j < a.Len; j++ {
-			if valid[j] != 0 {
-				list = append(list, int32(j))
+			keys = append(keys, int32(j))
+		}
+		keys = padList(keys)
+		for range a.Batch {
+			l.lists = append(l.lists, keys)
+		}
+		return l
+	}
+	buf := sized(&l.keys, a.Batch*width)
+	for b := range a.Batch {
+		keys := buf[b*width:][:0:width]
+		for j := lo; j < a.Len; j++ {
+			if a.Valid[b*a.Len+j] != 0 {
+				keys = append(keys, int32(j))
 			}
 		}
-		sets[b] = setOf(list)
+		l.lists = append(l.lists, padList(keys))
 	}
-	return sets
+	return l
 }
 
 // tile is the piece of an attention that is computed at a time: some
@@ -76,9 +82,11 @@ func (a *Operands) validKeys(lo int) []keySet {
 type tile struct {
 	dim         int
 	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are wanted
+	out         []float32 // [N, dim], nil if only scores are wanted
 	scale       float32
-	first, last int // queries [first, last), at most tileQueries
-	keys        keySet
+	first, last int     // queries [first, last), at most tileQueries
+	keys        []int32 // ascending, padded: see padList
+	next        []int32 // what the next tile reads first, to be fetched already
 
 	// With reach >= 0, query i reads key j only if |i-j| <= reach or j < sinks.
 	reach, sinks int
@@ -89,7 +97,7 @@ type tile struct {
 }
 
 // newTile is the tile of queries [first, last) of one (batch, head) pair.
-func (a *Operands) newTile(index, first, last int, keys keySet) tile {
+func (a *Operands) newTile(index, first, last int, keys []int32) tile {
 	q, k, v := a.head(index)
 	return tile{
 		dim: a.HeadDim, q: q, k: k, v: v, scale: a.Scale,
@@ -98,7 +106,7 @@ func (a *Operands) newTile(index, first, last int, keys keySet) tile {
 }
 
 func (t *tile) panels() int { return (t.last - t.first + lanes - 1) / lanes }
-func (t *tile) blocks() int { return (t.keys.len() + blockKeys - 1) / blockKeys }
+func (t *tile) blocks() int { return (len(t.keys) + blockKeys - 1) / blockKeys }
 
 // queries is the range of queries of panel p.
 func (t *tile) queries(p int) (first, count int) {
@@ -109,7 +117,7 @@ func (t *tile) queries(p int) (first, count int) {
 // panel is the state of up to 32 queries while they walk over the keys. Unused
 // lanes compute with a query of zeros; their results are never read.
 type panel struct {
-	query  []float32          // [D, lanes], scaled
+	query  []float32          // [D, lanes], scaled such that scores are powers of 2
 	output []float32          // [D padded, lanes], not yet divided by the sum
 	state  [3 * lanes]float32 // maximum, sum, shrink: see level.softmax
 }
@@ -127,14 +135,14 @@ func (w *scratch) attend(t *tile) {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
 		panel.query = sized(&panel.query, t.dim*lanes)
-		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, t.scale)
+		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
 		panel.output = sized(&panel.output, dimPad*lanes)
 		for i := range lanes {
 			panel.maximum()[i] = float32(math.Inf(-1))
 			panel.sum()[i] = 0
 		}
 	}
-	keys := t.keys.len()
+	keys := len(t.keys)
 	keysPad := roundUp(keys, rowUnit)
 	if t.keep {
 		w.kept = sized(&w.kept, t.panels()*keysPad*lanes)
@@ -142,28 +150,39 @@ func (w *scratch) attend(t *tile) {
 	} else {
 		w.s = sized(&w.s, blockKeys*lanes)
 	}
-	for start := 0; start < keys; start += blockKeys {
-		rows := min(blockKeys, keys-start)
-		rowsPad := roundUp(rows, rowUnit)
-		k, ldk := gather(&w.k, t.k, t.dim, &t.keys, start, rows)
-		var v []float32
-		var ldv int
-		if t.v != nil {
-			v, ldv = gather(&w.v, t.v, t.dim, &t.keys, start, rows)
+	for start := 0; start < keys; start += t.blockLen() {
+		list := t.block(start)
+		rows := len(list)
+		v, ldv, rowsOfV := t.values(&w.v, list)
+		upcoming := t.next
+		if start+rows < keys {
+			upcoming = t.block(start + rows)
 		}
+		// The last block also fetches what store and packLanes will touch. The
+		// next tile has the queries that follow, as far as its rows are known.
+		var q, out []float32
+		if start+rows == keys {
+			out = t.out[min(t.first*t.dim, len(t.out)):]
+			if len(t.next) > 0 {
+				q = t.q[t.last*t.dim:]
+			}
+		}
+		count := min(t.last-t.first, len(q)/t.dim)
+		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*rows)
+		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*rows)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s
 			if t.keep {
 				s = w.kept[(p*keysPad+start)*lanes:]
 			}
-			active.mulPanel(rowsPad, t.dim, k, ldk, 1, panel.query, lanes, s, lanes, false)
+			active.mulRows(units(list), t.dim, t.k, t.dim, panel.query, s, lanes, false, nextK)
 			if t.reach >= 0 {
-				t.mask(s, p, start, rows)
+				t.mask(s, p, list)
 			}
 			active.softmax(s, rows, panel.state[:])
 			if t.keep {
-				copy(w.maxima[(p*t.blocks()+start/blockKeys)*lanes:], panel.maximum())
+				copy(w.maxima[(p*t.blocks()+start/t.blockLen())*lanes:], panel.maximum())
 			}
 			if v == nil {
 				continue
@@ -171,9 +190,44 @@ func (w *scratch) attend(t *tile) {
 			if start > 0 && !allOnes(panel.shrink()) {
 				active.scaleRows(panel.output, dimPad, panel.shrink())
 			}
-			active.mulPanel(dimPad, rows, v, 1, ldv, s, lanes, panel.output, lanes, start > 0)
+			active.mulCols(dimPad, rowsOfV, v, ldv, s, panel.output, lanes, start > 0, nextV)
 		}
 	}
+}
+
+// blockLen is the number of keys of all blocks but the last: blocks are of about
+// the same size, because a small one costs more than its share.
+func (t *tile) blockLen() int {
+	blocks := max(1, t.blocks())
+	return roundUp((len(t.keys)+blocks-1)/blocks, rowUnit)
+}
+
+// block is the block of keys from the start-th on.
+func (t *tile) block(start int) []int32 {
+	return t.keys[start:][:min(t.blockLen(), len(t.keys)-start)]
+}
+
+// values is where the values of the keys in list are: a matrix, the distance
+// between its rows, and the rows. They are copied into buf if the multiplication,
+// which takes whole units of the dimension, would read beyond the last one.
+func (t *tile) values(buf *[]float32, list []int32) ([]float32, int, []int32) {
+	if t.v == nil || t.dim%rowUnit == 0 {
+		return t.v, t.dim, list
+	}
+	v, ld := padRows(buf, t.v, t.dim, list)
+	return v, ld, identity[:len(list)]
+}
+
+// padRows copies the listed rows of src [N, dim] to buf, padded to a multiple of
+// rowUnit elements, the distance between rows it returns. The padding is not
+// initialised: multiplications turn it into results that nobody reads.
+func padRows(buf *[]float32, src []float32, dim int, list []int32) ([]float32, int) {
+	ld := roundUp(dim, rowUnit)
+	dst := sized(buf, len(list)*ld)
+	for i, row := range list {
+		copy(dst[i*ld:][:dim], src[int(row)*dim:])
+	}
+	return dst, ld
 }
 
 func allOnes(x []float32) bool {
@@ -185,12 +239,12 @@ func allOnes(x []float32) bool {
 	return true
 }
 
-// mask sets the scores of rows keys from the start-th on to -Inf where panel p
-// has queries out of reach.
-func (t *tile) mask(s []float32, p, start, rows int) {
+// mask sets the scores of the listed keys to -Inf where panel p has queries out
+// of reach.
+func (t *tile) mask(s []float32, p int, list []int32) {
 	first, count := t.queries(p)
-	for j := range rows {
-		key := t.keys.at(start + j)
+	for j, key := range list {
+		key := int(key)
 		if key < t.sinks {
 			continue
 		}
@@ -231,33 +285,16 @@ func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale float
 	}
 }
 
-// gather returns rows keys of src [N, dim] from the start-th key of the set on,
-// and the distance between rows. They are rows of src itself if keys are
-// consecutive and both sizes are multiples of rowUnit, otherwise a copy padded
-// to such multiples. The padding is not initialised: mulPanel turns it into rows
-// of results that nobody reads.
-func gather(buf *[]float32, src []float32, dim int, keys *keySet, start, rows int) ([]float32, int) {
-	ld := roundUp(dim, rowUnit)
-	if keys.list == nil && ld == dim && rows%rowUnit == 0 {
-		return src[keys.at(start)*dim:], dim
-	}
-	dst := sized(buf, roundUp(rows, rowUnit)*ld)
-	for i := range rows {
-		copy(dst[i*ld:][:dim], src[keys.at(start+i)*dim:])
-	}
-	return dst, ld
-}
-
 // store normalises the outputs of a tile and writes them, and the natural
-// logarithms of the softmax denominators if lse is not nil, to the rows of the
-// tile's queries: out [N, D] and lse [N] are those of the tile's head.
-func (w *scratch) store(out, lse []float32, t *tile) {
+// logarithms of the softmax denominators if lse [N], those of the tile's head, is
+// not nil, to the rows of the tile's queries.
+func (w *scratch) store(lse []float32, t *tile) {
 	dimPad := roundUp(t.dim, rowUnit)
 	for p := range t.panels() {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
-		dst := out[first*t.dim:]
-		if t.keys.len() > 0 {
+		dst := t.out[first*t.dim:]
+		if len(t.keys) > 0 {
 			for i, sum := range panel.sum() {
 				w.factors[i] = 1 / sum
 			}
@@ -270,7 +307,7 @@ func (w *scratch) store(out, lse []float32, t *tile) {
 				clear(dst[i*t.dim:][:t.dim]) // no key at all
 			}
 			if lse != nil {
-				lse[first+i] = float32(float64(panel.maximum()[i]) + math.Log(float64(sum)))
+				lse[first+i] = float32(float64(panel.maximum()[i])*math.Ln2 + math.Log(float64(sum)))
 			}
 		}
 	}

@@ -49,17 +49,18 @@ func validRow(fn string, valid func(row int) []float32, row, n int) []float32 {
 // others, and excluded entries are 0.
 func (w *scratch) rank(scores, valid []float32) []uint32 {
 	w.order = sized(&w.order, len(scores))
+	order := w.order
 	for i, s := range scores {
-		w.order[i] = rank(s)
+		order[i] = rank(s)
 	}
 	if valid != nil {
 		for i, v := range valid {
 			if v == 0 {
-				w.order[i] = 0
+				order[i] = 0
 			}
 		}
 	}
-	return w.order
+	return order
 }
 
 const rankNaN = 1
@@ -68,35 +69,77 @@ const rankNaN = 1
 // of one sign as their bits, so positive numbers get their sign bit flipped and
 // negative ones all bits. -0 counts as 0.
 func rank(f float32) uint32 {
-	if f != f {
+	const sign, inf = 1 << 31, 0x7f800000
+	b := math.Float32bits(f)
+	switch {
+	case b&^sign > inf:
 		return rankNaN
+	case b == sign:
+		b = 0
 	}
-	b := math.Float32bits(f + 0) // -0 + 0 = 0
-	return b ^ (uint32(int32(b)>>31) | 1<<31)
+	return b ^ (uint32(int32(b)>>31) | sign)
 }
 
 // selectTop sets the bits of the k largest non-zero ranks, smaller index first
-// among equals, and clears all others. It has no branch that depends on a single
-// rank, since such branches are unpredictable.
+// among equals, and clears all others. It goes by leading digits: a histogram of
+// them tells the digit of the k-th largest, ranks with a larger digit are
+// selected, and only those with the same digit are looked at again. There is no
+// branch that depends on a single rank, since such branches are unpredictable.
 func (w *scratch) selectTop(bits, order []uint32, k int) {
 	clear(bits)
-	candidates := len(order)
-	for _, r := range order {
-		candidates -= int(equal(r, 0))
-	}
-	k = min(k, candidates)
-	if k <= 0 {
+	if k <= 0 || len(order) == 0 {
 		return
 	}
-	threshold, above := w.kthLargest(order, k)
+	// Two histograms, because an increment waits for the one before it if both
+	// are of the same digit.
+	const digitBits = 11
+	const shift = 32 - digitBits
+	var histogram [2][1 << digitBits]int32
+	for i, r := range order {
+		histogram[i&1][r>>shift]++
+	}
+	digit, above := uint32(1<<digitBits-1), 0
+	for ; digit > 0; digit-- {
+		n := int(histogram[0][digit] + histogram[1][digit])
+		if above+n >= k {
+			break
+		}
+		above += n
+	}
+	if digit == 0 {
+		// Excluded entries have this digit.
+		candidates := len(order)
+		for _, r := range order {
+			candidates -= int(equal(r, 0))
+		}
+		if k = min(k, candidates); k == 0 {
+			return
+		}
+	}
+
+	w.ties = sized(&w.ties, len(order)+1)
+	n := 0
 	for i := range bits {
 		var word uint32
 		for b, r := range order[32*i : min(32*i+32, len(order))] {
-			word |= less(threshold, r) << (b % 32)
+			d := r >> shift
+			word |= less(digit, d) << (b & 31)
+			w.ties[n] = uint32(32*i + b)
+			n += int(equal(d, digit))
 		}
 		bits[i] = word
 	}
-	for i := 0; above < k; i++ {
+	if k -= above; k == 0 {
+		return
+	}
+	threshold, above := kthLargest(order, w.ties[:n], k)
+	for _, i := range w.ties[:n] {
+		bits[i/32] |= less(threshold, order[i]) << (i % 32)
+	}
+	for _, i := range w.ties[:n] {
+		if above == k {
+			return
+		}
 		if order[i] == threshold {
 			bits[i/32] |= 1 << (i % 32)
 			above++
@@ -108,32 +151,26 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 func less(x, y uint32) uint32 { return uint32((uint64(x) - uint64(y)) >> 63) }
 
 // equal is 1 if x == y, else 0.
-func equal(x, y uint32) uint32 { return 1 ^ less(x, y) ^ less(y, x) }
+func equal(x, y uint32) uint32 { return uint32((uint64(x^y) - 1) >> 63) }
 
-// kthLargest finds the k-th largest of order, 1 <= k <= len(order), and the
-// number of larger ones. It goes digit by digit: a histogram of the leading
-// digit tells the digit of the k-th, and only the ranks with that digit go on.
-func (w *scratch) kthLargest(order []uint32, k int) (threshold uint32, above int) {
-	w.ties = sized(&w.ties, len(order))
-	ties := order
-	for _, digit := range [...]struct{ shift, width int }{{21, 11}, {10, 11}, {0, 10}} {
-		var histogram [1 << 11]int32
-		mask := uint32(1)<<digit.width - 1
-		for _, r := range ties {
-			histogram[r>>digit.shift&mask]++
+// kthLargest finds the k-th largest of the ranks that index names, which agree in
+// their leading 11 bits, and the number of larger ones, 1 <= k <= len(index). It
+// goes on digit by digit, with digits so short that a histogram costs less than
+// the few ranks it is of.
+func kthLargest(order, index []uint32, k int) (threshold uint32, above int) {
+	threshold = order[index[0]] >> 21
+	for shift := 14; shift >= 0; shift -= 7 {
+		var histogram [1 << 7]int32
+		for _, i := range index {
+			r := order[i]
+			histogram[r>>shift&127] += int32(equal(r>>(shift+7), threshold))
 		}
-		value := mask
-		for above+int(histogram[value]) < k {
-			above += int(histogram[value])
-			value--
+		digit := uint32(127)
+		for above+int(histogram[digit]) < k {
+			above += int(histogram[digit])
+			digit--
 		}
-		threshold |= value << digit.shift
-		n := uint32(0)
-		for _, r := range ties {
-			w.ties[n] = r // n never overtakes the position of r
-			n += equal(r>>digit.shift&mask, value)
-		}
-		ties = w.ties[:n]
+		threshold = threshold<<7 | digit
 	}
 	return threshold, above
 }

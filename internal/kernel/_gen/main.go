@@ -121,7 +121,8 @@ func (v *isa) broadcast(x float64) reg.VecVirtual {
 func main() {
 	ConstraintExpr("amd64,!noasm")
 	for _, v := range []*isa{avx512, avx2} {
-		v.mulPanel()
+		v.mulRows()
+		v.mulCols()
 		v.softmax()
 		v.scaleRows()
 		v.dotRows()

@@ -9,28 +9,27 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// expPoly and expRound are those of exp.go in package kernel, where they are
+// expPoly and expMin are those of exp.go in package kernel, where they are
 // explained.
-var expPoly = []float64{1, 1.000000038, 0.5000000047, 0.1666641551, 0.0416663529, 0.008375126398, 0.001394110843}
+var expPoly = []float64{1, 0.6931527868, 0.2401489562, 0.05584989256, 0.00895402729, 0.001894337083}
 
-const expRound = 12582912
+const expMin = -126
 
-// expFloor is below the smallest argument whose exponential is not flushed to 0:
-// x = n ln2 + r with n = -127 gives 2^n = 0.
-const expFloor = -88
-
-// exponential holds the constants of exp.
+// exponential holds the constants of 2^x.
 type exponential struct {
-	v                             *isa
-	floor, log2e, round, ln2, one Op
-	poly                          []Op
+	v          *isa
+	floor, one Op
+	poly       []Op
 }
 
 // exponential puts the constants into registers, or with AVX2, which has too few,
 // into memory, where one operand of any instruction may be.
 func (v *isa) exponential() *exponential {
 	constant := func(x float64) Op { return v.broadcast(x) }
-	if v == avx2 {
+	e := &exponential{v: v}
+	if v == avx512 {
+		e.floor = constant(expMin)
+	} else {
 		table := GLOBL("expConstants", attr.RODATA|attr.NOPTR)
 		size := 0
 		constant = func(x float64) Op {
@@ -41,42 +40,62 @@ func (v *isa) exponential() *exponential {
 			}
 			return at
 		}
+		// Arguments below expMin become one whose power of 2 has the exponent 0,
+		// which means 0.
+		e.floor, e.one = constant(expMin-1), constant(1)
 	}
-	e := &exponential{v: v,
-		floor: constant(expFloor), log2e: constant(math.Log2E), round: constant(expRound),
-		ln2: constant(math.Ln2), one: constant(1)}
 	for _, c := range expPoly {
 		e.poly = append(e.poly, constant(c))
 	}
 	return e
 }
 
-// apply replaces every x <= 0 by exp(x). Instructions for independent vectors
+// apply replaces every x <= 0 by 2^x. Instructions for independent vectors
 // alternate, to fill the latency of each other.
 func (e *exponential) apply(x []reg.VecVirtual) {
 	n := len(x)
-	t, r := e.v.regs(n), e.v.regs(n)
+	const down = 9 // round towards -Inf, without an exception
 	each := func(f func(i int)) {
 		for i := range n {
 			f(i)
 		}
 	}
-	each(func(i int) { VMOVUPS(e.floor, t[i]) })
-	// With a NaN, VMAXPS gives its first operand (the second source of Intel's
-	// order): x.
-	each(func(i int) { VMAXPS(x[i], t[i], x[i]) })
-	each(func(i int) { VMOVUPS(e.round, t[i]) })
-	each(func(i int) { VFMADD231PS(e.log2e, x[i], t[i]) })
-	each(func(i int) { VSUBPS(e.round, t[i], r[i]) })
-	each(func(i int) { VFNMADD231PS(e.ln2, r[i], x[i]) })
-	last := len(e.poly) - 1
-	each(func(i int) { VMOVUPS(e.poly[last], r[i]) })
-	for d := last - 1; d >= 0; d-- {
-		each(func(i int) { VFMADD213PS(e.poly[d], x[i], r[i]) })
+	fraction, power := e.v.regs(n), e.v.regs(n)
+	if e.v == avx512 {
+		each(func(i int) { VREDUCEPS(Imm(down), x[i], fraction[i]) })
+	} else {
+		// With a NaN, VMAXPS gives its first operand (the second source of
+		// Intel's order): x.
+		each(func(i int) { VMOVUPS(e.floor, power[i]) })
+		each(func(i int) { VMAXPS(x[i], power[i], x[i]) })
+		each(func(i int) { VROUNDPS(Imm(down), x[i], power[i]) })
+		each(func(i int) { VSUBPS(power[i], x[i], fraction[i]) })
 	}
-	each(func(i int) { VPSLLD(Imm(23), t[i], t[i]) })
-	each(func(i int) { VPADDD(e.one, t[i], t[i]) })
-	each(func(i int) { VMULPS(t[i], r[i], x[i]) })
+	last := len(e.poly) - 1
+	p := x
+	if e.v == avx512 {
+		p = e.v.regs(n)
+	}
+	each(func(i int) { VMOVUPS(e.poly[last], p[i]) })
+	for d := last - 1; d >= 0; d-- {
+		each(func(i int) { VFMADD213PS(e.poly[d], fraction[i], p[i]) })
+	}
+	if e.v == avx512 {
+		// VSCALEFPS rounds the exponent down by itself. Results that would be
+		// subnormal, and slow, are left out; a NaN is not less than anything.
+		const notLess = 5
+		normal := make([]reg.OpmaskVirtual, n)
+		each(func(i int) {
+			normal[i] = K()
+			VCMPPS(Imm(notLess), e.floor, x[i], normal[i])
+		})
+		each(func(i int) { VSCALEFPS_Z(x[i], p[i], normal[i], x[i]) })
+		return
+	}
+	each(func(i int) { VCVTPS2DQ(power[i], power[i]) })
+	each(func(i int) { VPSLLD(Imm(23), power[i], power[i]) })
+	each(func(i int) { VPADDD(e.one, power[i], power[i]) })
+	each(func(i int) { VMULPS(power[i], p[i], x[i]) })
 }
 
 // softmax walks over the rows once for the maximum and once for the

@@ -1,0 +1,227 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Both multiplications compute a tile of results at a time, with the tile's sums
+// in registers. The tile is as large as registers allow: each step loads one row
+// of b and broadcasts one element of a per row of the tile.
+//
+//	AVX-512: 8 rows x 32 columns, 16 of 32 registers
+//	AVX2:    4 rows x 16 columns, 8 of 16 registers, twice for 32 columns
+//
+// Their inner loops pause every aheadSteps steps to fetch memory for a later
+// call, see prefetch.
+
+const aheadSteps = 16
+
+// soonRows is how far ahead mulCols fetches rows into the first-level cache. The
+// products of a step that has to wait for the second-level cache are issued twice.
+const soonRows = 8
+
+// tileRows is the number of rows of a tile; its width is two vectors.
+func (v *isa) tileRows() int {
+	if v == avx2 {
+		return 4
+	}
+	return 8
+}
+
+// The parameters that both multiplications have at the same place of the frame.
+var (
+	lenParam  = map[bool]Mem{true: NewParamAddr("list_len", 8), false: NewParamAddr("list_len", 16)}
+	aParam    = NewParamAddr("a_base", 32)
+	ldaParam  = NewParamAddr("lda", 56)
+	bParam    = NewParamAddr("b_base", 64)
+	cParam    = NewParamAddr("c_base", 88)
+	ldcParam  = NewParamAddr("ldc", 112)
+	addParam  = NewParamAddr("accumulate", 120)
+	nextParam = NewParamAddr("next", 128)
+)
+
+// ahead is the type of that name in package kernel.
+const ahead = "[3]struct{ left int; list *int32; rows *float32; ld, lines, burst int }"
+
+// prefetch asks for rows of the matrix that the parameter next describes. The
+// offsets are those of struct ahead. Rows are taken from the end of the list.
+func prefetch(name string) {
+	const left, list, base, ld, lines, burst, size = 0, 8, 16, 24, 32, 40, 48
+	h, i := GP64(), GP64()
+	MOVQ(nextParam, h)
+	TESTQ(h, h)
+	JZ(LabelRef(name + "_end"))
+	MOVQ(Mem{Base: h, Disp: burst}, i)
+	Label(name + "_row")
+	at, n := GP64(), GP64()
+	MOVQ(Mem{Base: h, Disp: left}, at)
+	TESTQ(at, at)
+	JNZ(LabelRef(name + "_more"))
+	ADDQ(Imm(size), h)
+	CMPQ(Mem{Base: h, Disp: base}, Imm(0))
+	JZ(LabelRef(name + "_end"))
+	JMP(LabelRef(name + "_row"))
+	Label(name + "_more")
+	DECQ(at)
+	MOVQ(at, Mem{Base: h, Disp: left})
+	MOVQ(Mem{Base: h, Disp: list}, n)
+	MOVLQSX(Mem{Base: n, Index: at, Scale: 4}, at)
+	IMULQ(Mem{Base: h, Disp: ld}, at)
+	ADDQ(Mem{Base: h, Disp: base}, at)
+	MOVQ(Mem{Base: h, Disp: lines}, n)
+	Label(name + "_line")
+	for i := range 4 {
+		PREFETCHT1(Mem{Base: at, Disp: 64 * i})
+	}
+	ADDQ(U32(256), at)
+	SUBQ(Imm(4), n)
+	JG(LabelRef(name + "_line"))
+	DECQ(i)
+	JNZ(LabelRef(name + "_row"))
+	Label(name + "_end")
+}
+
+// step adds to the sums the products of one row of b with one element of a per
+// row of the tile.
+func (v *isa) step(b reg.GPVirtual, sums []reg.VecVirtual, element func(i int) Mem) {
+	right, left := v.regs(2), v.reg()
+	for j, x := range right {
+		VMOVUPS(Mem{Base: b, Disp: j * v.bytes()}, x)
+	}
+	for i := range v.tileRows() {
+		VBROADCASTSS(element(i), left)
+		for j, x := range right {
+			VFMADD231PS(x, left, sums[2*i+j])
+		}
+	}
+	ADDQ(Imm(4*panelLanes), b)
+}
+
+// storeTile writes the sums of a tile, or adds them if accumulate is set, to
+// columns from column on of the rows that c points at.
+func (v *isa) storeTile(name string, sums []reg.VecVirtual, column int) {
+	c, c0, ldc, add := GP64(), GP64(), GP64(), GP8()
+	MOVQ(cParam, c)
+	MOVQ(ldcParam, ldc)
+	SHLQ(Imm(2), ldc)
+	at := func(c reg.GPVirtual, j int) Mem { return Mem{Base: c, Disp: 4*column + j*v.bytes()} }
+	MOVB(addParam, add)
+	TESTB(add, add)
+	JZ(LabelRef(name))
+	MOVQ(c, c0)
+	for i := range v.tileRows() {
+		for j := range 2 {
+			VADDPS(at(c0, j), sums[2*i+j], sums[2*i+j])
+		}
+		ADDQ(ldc, c0)
+	}
+	Label(name)
+	for i := range v.tileRows() {
+		for j := range 2 {
+			VMOVUPS(sums[2*i+j], at(c, j))
+		}
+		ADDQ(ldc, c)
+	}
+	if column+2*v.lanes == panelLanes {
+		MOVQ(c, cParam) // the next rows
+	}
+}
+
+// mulRows keeps pointers to the ends of the rows of a in registers, so that one
+// offset, from minus the length of a row up to 0, addresses all of them.
+func (v *isa) mulRows() {
+	function("mulRows"+v.name,
+		"(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+ahead+")",
+		"is level.mulRows.")
+	listParam, kParam := NewParamAddr("list_base", 0), NewParamAddr("k", 24)
+	rows := v.tileRows()
+	Label("tile")
+	ends := make([]reg.GPVirtual, rows)
+	list, end := GP64(), GP64()
+	MOVQ(listParam, list)
+	MOVQ(kParam, end)
+	SHLQ(Imm(2), end)
+	ADDQ(aParam, end)
+	for i := range ends {
+		ends[i] = GP64()
+		MOVLQSX(Mem{Base: list, Disp: 4 * i}, ends[i])
+		IMULQ(ldaParam, ends[i])
+		LEAQ(Mem{Base: end, Index: ends[i], Scale: 4}, ends[i])
+	}
+	ADDQ(Imm(uint64(4*rows)), list)
+	MOVQ(list, listParam)
+	for column := 0; column < panelLanes; column += 2 * v.lanes {
+		suffix := map[bool]string{true: "_right"}[column > 0]
+		offset, b := GP64(), GP64()
+		MOVQ(kParam, offset)
+		SHLQ(Imm(2), offset)
+		NEGQ(offset)
+		MOVQ(bParam, b)
+		if column > 0 {
+			ADDQ(Imm(uint64(4*column)), b)
+		}
+		sums := v.zeros(2 * rows)
+		Label("k" + suffix)
+		v.step(b, sums, func(i int) Mem { return Mem{Base: ends[i], Index: offset, Scale: 1} })
+		ADDQ(Imm(4), offset)
+		TESTQ(U32(4*aheadSteps-1), offset)
+		JNZ(LabelRef("k" + suffix))
+		prefetch("ahead" + suffix)
+		TESTQ(offset, offset)
+		JNZ(LabelRef("k" + suffix))
+		v.storeTile("store"+suffix, sums, column)
+	}
+	SUBQ(Imm(uint64(rows)), lenParam[true])
+	JNZ(LabelRef("tile"))
+	finish()
+}
+
+// mulCols walks over the rows of a, of which one tile reads a few elements side
+// by side.
+func (v *isa) mulCols() {
+	function("mulCols"+v.name,
+		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+ahead+")",
+		"is level.mulCols.")
+	mParam, listParam := NewParamAddr("m", 0), NewParamAddr("list_base", 8)
+	rows := v.tileRows()
+	end, lda := GP64(), GP64()
+	Label("tile")
+	// left counts the rows of a up to 0; the list is addressed from its end.
+	MOVQ(lenParam[false], end)
+	SHLQ(Imm(2), end)
+	ADDQ(listParam, end)
+	MOVQ(ldaParam, lda)
+	for column := 0; column < panelLanes; column += 2 * v.lanes {
+		suffix := map[bool]string{true: "_right"}[column > 0]
+		a, b, left := GP64(), GP64(), GP64()
+		MOVQ(aParam, a)
+		MOVQ(bParam, b)
+		if column > 0 {
+			ADDQ(Imm(uint64(4*column)), b)
+		}
+		MOVQ(lenParam[false], left)
+		NEGQ(left)
+		sums := v.zeros(2 * rows)
+		Label("k" + suffix)
+		soon, at := GP64(), GP64()
+		MOVLQSX(Mem{Base: end, Index: left, Scale: 4, Disp: 4 * soonRows}, soon)
+		IMULQ(lda, soon)
+		PREFETCHT0(Mem{Base: a, Index: soon, Scale: 4})
+		MOVLQSX(Mem{Base: end, Index: left, Scale: 4}, at)
+		IMULQ(lda, at)
+		v.step(b, sums, func(i int) Mem { return Mem{Base: a, Index: at, Scale: 4, Disp: 4 * i} })
+		INCQ(left)
+		TESTQ(U32(aheadSteps-1), left)
+		JNZ(LabelRef("k" + suffix))
+		prefetch("ahead" + suffix)
+		TESTQ(left, left)
+		JNZ(LabelRef("k" + suffix))
+		v.storeTile("store"+suffix, sums, column)
+	}
+	ADDQ(Imm(uint64(4*rows)), aParam)
+	SUBQ(Imm(uint64(rows)), mParam)
+	JNZ(LabelRef("tile"))
+	finish()
+}

@@ -1,0 +1,49 @@
+package kernel
+
+// ahead names rows that later work will read or write. A multiplication asks for
+// them to be fetched into the second-level cache while it computes, a few at a
+// time: the rows of a column-sparse attention lie anywhere, which no hardware
+// prefetcher foresees, and fetching them on demand takes as long as computing
+// with them. The last entry stays empty.
+//
+// It is an alias because the generator of the assembly, which knows its layout,
+// cannot name types of this package.
+type ahead = [3]struct {
+	left  int      // rows still to fetch, the first of list
+	list  *int32   // as for level.mulRows
+	rows  *float32 // row 0, nil after the last entry
+	ld    int      // bytes from one row to the next
+	lines int      // cache lines of a row
+	burst int      // rows to fetch per pause of the multiplication, in the first entry
+}
+
+const cacheLine = 64
+
+// aheadSteps is the number of steps between pauses of the assembly.
+const aheadSteps = 16
+
+// soonRows is how far beyond the end of a list mulCols reads.
+const soonRows = 8
+
+// planAhead makes h name the rows of src, [N, dim], in list and the first count
+// rows of then, to be fetched while rows rows of the same size are multiplied with
+// a panel. Both may be empty.
+func planAhead(h *ahead, src []float32, dim int, list []int32, then []float32, count, rows int) *ahead {
+	*h = ahead{}
+	n := 0
+	add := func(rows []float32, list []int32) {
+		if len(list) > 0 && len(rows) > 0 {
+			h[n].left, h[n].list, h[n].rows = len(list), &list[0], &rows[0]
+			h[n].ld, h[n].lines = 4*dim, (4*dim+cacheLine-1)/cacheLine
+			n++
+		}
+	}
+	add(src, list)
+	add(then, identity[:count])
+	if n == 0 {
+		return nil
+	}
+	pauses := max(1, rows*dim/(rowUnit*aheadSteps))
+	h[0].burst = (h[0].left + h[1].left + pauses - 1) / pauses
+	return h
+}

@@ -1,0 +1,352 @@
+// Package kernelbench measures the routines of package kernel beside the peak of
+// the processor. The clock of a processor changes within seconds, and other
+// programs take their share of it, so that only the ratio of two speeds measured
+// at the same time says something about a routine.
+package kernelbench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+)
+
+// Row is one measurement.
+type Row struct {
+	Op    string `json:"op"`    // "dense", "refresh", "columnsparse" or "linear"
+	Level string `json:"level"` // instruction set, see kernel.Features
+	DType string `json:"dtype"` // of the operands of the products, or the weights of linear
+
+	// Shape of an attention, [1, Heads, N, HeadDim]. Group is 0 for dense
+	// attention; Sparsity is the share of the keys that a query does not read.
+	Heads    int     `json:"heads,omitempty"`
+	N        int     `json:"n,omitempty"`
+	HeadDim  int     `json:"head_dim,omitempty"`
+	Group    int     `json:"group,omitempty"`
+	Sparsity float64 `json:"sparsity"`
+
+	// Shape of linear: [Rows, In] times [In, Out].
+	Rows int `json:"rows,omitempty"`
+	In   int `json:"in,omitempty"`
+	Out  int `json:"out,omitempty"`
+
+	Threads int     `json:"threads"`
+	Samples int     `json:"samples"` // runs that the medians are of
+	MS      float64 `json:"ms"`      // median time of a run
+
+	// GFLOPS counts useful operations: 4 Heads N keys HeadDim for attention,
+	// 2 Rows In Out for linear. PeakGFLOPS is the median of what all threads
+	// reached on registers alone just before and after each run, and Percent the
+	// median of the ratio.
+	GFLOPS     float64 `json:"gflops"`
+	PeakGFLOPS float64 `json:"peak_gflops"`
+	Percent    float64 `json:"percent_of_peak"`
+
+	// CPUPercent is Percent with both speeds per second of processor time. It
+	// does not see other programs, but neither does it see a thread that waits.
+	// 0 where the operating system does not tell.
+	CPUPercent float64 `json:"percent_of_peak_cpu,omitempty"`
+}
+
+// Options say what to measure. A nil slice means the default in brackets.
+type Options struct {
+	Ops        []string // ["dense", "refresh", "columnsparse", "linear"]
+	Threads    []int    // [1 and runtime.NumCPU()]
+	Heads      int      // [8]
+	Lens       []int    // [4096]
+	HeadDims   []int    // [64, 128]
+	Groups     []int    // [128, 32]
+	Sparsities []int    // per cent [80, 90]
+	Linears    [][3]int // rows, in, out [2048x256x1024, 1024^3, 32x4096x4096]
+	DTypes     []kernel.DType
+	Samples    int // [15]
+}
+
+func (o *Options) defaults() {
+	if o.Ops == nil {
+		o.Ops = []string{"dense", "refresh", "columnsparse", "linear"}
+	}
+	if o.Threads == nil {
+		o.Threads = slices.Compact([]int{1, runtime.NumCPU()})
+	}
+	if o.Heads == 0 {
+		o.Heads = 8
+	}
+	if o.Lens == nil {
+		o.Lens = []int{4096}
+	}
+	if o.HeadDims == nil {
+		o.HeadDims = []int{64, 128}
+	}
+	if o.Groups == nil {
+		o.Groups = []int{128, 32}
+	}
+	if o.Sparsities == nil {
+		o.Sparsities = []int{80, 90}
+	}
+	if o.Linears == nil {
+		o.Linears = [][3]int{{2048, 256, 1024}, {1024, 1024, 1024}, {32, 4096, 4096}}
+	}
+	if o.DTypes == nil {
+		o.DTypes = []kernel.DType{kernel.F32, kernel.BF16}
+	}
+	if o.Samples == 0 {
+		o.Samples = 15
+	}
+}
+
+func (o *Options) check() error {
+	for _, op := range o.Ops {
+		if !slices.Contains([]string{"dense", "refresh", "columnsparse", "linear"}, op) {
+			return fmt.Errorf("kernelbench: op %q is not one of dense, refresh, columnsparse, linear", op)
+		}
+	}
+	for name, sizes := range map[string][]int{"threads": o.Threads, "length": o.Lens, "head dim": o.HeadDims,
+		"group": o.Groups, "heads": {o.Heads}, "samples": {o.Samples}} {
+		for _, n := range sizes {
+			if n <= 0 {
+				return fmt.Errorf("kernelbench: %s is %d, must be positive", name, n)
+			}
+		}
+	}
+	for _, s := range o.Sparsities {
+		if s < 0 || s >= 100 {
+			return fmt.Errorf("kernelbench: sparsity is %d %%, must be in [0, 100)", s)
+		}
+	}
+	for _, l := range o.Linears {
+		if min(l[0], l[1], l[2]) <= 0 {
+			return fmt.Errorf("kernelbench: linear %dx%dx%d: sizes must be positive", l[0], l[1], l[2])
+		}
+	}
+	return nil
+}
+
+// Run measures what the options ask for and hands each row to report as soon as
+// it is there. It sets GOMAXPROCS for the time of the measurement.
+func Run(o Options, report func(Row) error) error {
+	o.defaults()
+	if err := o.check(); err != nil {
+		return err
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, c := range o.cases() {
+		run := c.prepare()
+		for _, threads := range o.Threads {
+			runtime.GOMAXPROCS(threads)
+			row := c.row
+			row.Level, row.Threads = kernel.Features(), threads
+			measure(&row, o.Samples, c.flops, run)
+			if err := report(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measure fills in the numbers of a row. A run next to a peak that is far below
+// the best one shared the processor with another program; up to three times as
+// many runs are made to have samples without such.
+func measure(row *Row, samples int, flops float64, run func()) {
+	run() // grows buffers
+	type sample struct{ run, peak speed }
+	var all []sample
+	best, calm := 0.0, 0
+	before := peak()
+	for calm < samples && len(all) < 3*samples {
+		s := timed(func() float64 { run(); return flops })
+		after := peak()
+		all = append(all, sample{s, before.mean(after)})
+		best = max(best, after.wall)
+		before = after
+		calm = 0
+		for _, s := range all {
+			if s.peak.wall > disturbed*best {
+				calm++
+			}
+		}
+	}
+	if calm >= 3 {
+		all = slices.DeleteFunc(all, func(s sample) bool { return s.peak.wall <= disturbed*best })
+	}
+	var rates, peaks, ratios, cpuRatios []float64
+	for _, s := range all {
+		rates = append(rates, s.run.wall)
+		peaks = append(peaks, s.peak.wall)
+		ratios = append(ratios, s.run.wall/s.peak.wall)
+		cpuRatios = append(cpuRatios, s.run.cpu/s.peak.cpu)
+	}
+	row.Samples = len(all)
+	row.GFLOPS = median(rates)
+	row.MS = flops / row.GFLOPS / 1e6
+	row.PeakGFLOPS = median(peaks)
+	row.Percent = 100 * median(ratios)
+	if cpuTime() != 0 {
+		row.CPUPercent = 100 * median(cpuRatios)
+	}
+}
+
+// speed is in GFLOP/s, by the clock and per second that a processor worked.
+type speed struct{ wall, cpu float64 }
+
+func (s speed) mean(t speed) speed { return speed{(s.wall + t.wall) / 2, (s.cpu + t.cpu) / 2} }
+
+// timed is the speed of f, which returns its number of floating-point operations.
+func timed(f func() (flops float64)) speed {
+	start, cpu := time.Now(), cpuTime()
+	flops := f()
+	ns := time.Since(start).Nanoseconds()
+	busy := (cpuTime() - cpu).Nanoseconds()
+	return speed{flops / float64(ns), flops / max(1, float64(busy))}
+}
+
+// disturbed is the share of the best peak below which another program must have
+// had a part of the processor.
+const disturbed = 0.9
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// peak is what GOMAXPROCS threads reach together on registers alone. The clock
+// starts when all of them run.
+func peak() speed {
+	rounds := spinRounds()
+	workers := runtime.GOMAXPROCS(0)
+	flops := make(chan int, workers)
+	var waiting atomic.Int32
+	waiting.Store(int32(workers))
+	for range workers - 1 {
+		go func() {
+			waiting.Add(-1)
+			for waiting.Load() > 0 {
+				runtime.Gosched()
+			}
+			flops <- kernel.Spin(rounds)
+		}()
+	}
+	waiting.Add(-1)
+	for waiting.Load() > 0 {
+		runtime.Gosched()
+	}
+	return timed(func() float64 {
+		total := kernel.Spin(rounds)
+		for range workers - 1 {
+			total += <-flops
+		}
+		return float64(total)
+	})
+}
+
+// spinRounds is a number of rounds that takes about two milliseconds, long
+// enough to hide how long it takes to wake up a thread.
+var spinRounds = sync.OnceValue(func() int {
+	const trial = 1000
+	kernel.Spin(trial)
+	start := time.Now()
+	kernel.Spin(trial)
+	return int(trial * 2e6 / max(1, time.Since(start).Nanoseconds()))
+})
+
+// benchCase is one measurement, but for the number of threads. prepare makes its
+// operands, which other cases then do not have to keep in memory.
+type benchCase struct {
+	row     Row
+	flops   float64
+	prepare func() (run func())
+}
+
+func (o *Options) cases() (cases []benchCase) {
+	for _, op := range o.Ops {
+		if op == "linear" {
+			for _, l := range o.Linears {
+				for _, t := range o.DTypes {
+					cases = append(cases, linearCase(l[0], l[1], l[2], t))
+				}
+			}
+			continue
+		}
+		for _, n := range o.Lens {
+			for _, dim := range o.HeadDims {
+				base := Row{Op: op, DType: kernel.F32.String(), Heads: o.Heads, N: n, HeadDim: dim}
+				if op == "dense" {
+					cases = append(cases, attentionCase(base))
+					continue
+				}
+				for _, group := range o.Groups {
+					base.Group = group
+					for _, s := range o.Sparsities {
+						base.Sparsity = float64(s) / 100
+						cases = append(cases, attentionCase(base))
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// attentionCase draws normally distributed operands. The index sets of
+// columnsparse are those of random scores, which have no structure that would
+// help.
+func attentionCase(row Row) benchCase {
+	keep := row.N - int(row.Sparsity*float64(row.N))
+	keys := row.N // of a refresh, which reads all keys and keeps some for later
+	if row.Op == "columnsparse" {
+		keys = keep
+	}
+	prepare := func() func() {
+		r := rand.New(rand.NewPCG(1, 2))
+		size := row.Heads * row.N * row.HeadDim
+		a := &kernel.Operands{
+			Shape: kernel.Shape{Batch: 1, Heads: row.Heads, KVHeads: row.Heads, Len: row.N, HeadDim: row.HeadDim},
+			Q:     normal(r, size), K: normal(r, size), V: normal(r, size),
+			Scale: 0.1,
+		}
+		out := make([]float32, size)
+		if row.Op == "dense" {
+			return func() { kernel.Dense(out, nil, a) }
+		}
+		groups := row.Heads * kernel.Groups(row.N, row.Group)
+		table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(row.N)), Group: row.Group, Reach: -1}
+		scores := normal(r, groups*row.N)
+		choose := func() {
+			kernel.TopKRows(table.Bits, scores, groups, row.N, func(int) int { return keep }, nil)
+		}
+		if row.Op == "refresh" {
+			return func() {
+				kernel.DenseScores(out, scores, a, row.Group)
+				choose()
+			}
+		}
+		choose()
+		return func() { kernel.ColumnSparse(out, nil, a, table) }
+	}
+	return benchCase{row, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}
+}
+
+func linearCase(rows, in, out int, t kernel.DType) benchCase {
+	row := Row{Op: "linear", DType: t.String(), Rows: rows, In: in, Out: out}
+	prepare := func() func() {
+		r := rand.New(rand.NewPCG(1, 2))
+		x, y := normal(r, rows*in), make([]float32, rows*out)
+		w := kernel.Matrix{Rows: out, Cols: in, DType: t, Data: encode(normal(r, out*in), t)}
+		return func() { kernel.Linear(y, x, rows, &w, nil) }
+	}
+	return benchCase{row, 2 * float64(rows) * float64(in) * float64(out), prepare}
+}
+
+func normal(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
