@@ -1,6 +1,6 @@
-"""Measures the small model on held-out questions, with dense attention and with PulseCol.
+"""Measures a small model on held-out questions, with dense attention and with PulseCol.
 
-    python train/evaluate.py --model internal/tinymodel
+    python train/evaluate.py --model internal/tinymodel/llada
 
 Computes in float32 from the bfloat16 weights, with the sampler settings of generation_config.json,
 and adds what it finds to train/results.json. Prompts have no start token, as a user types them,
@@ -19,39 +19,44 @@ from tokenizers import Tokenizer
 
 import data
 import heldout
+import results
 import sampler
 import tasks
 from model import Config, Model, restore
 
-RESULTS = pathlib.Path(__file__).with_name("results.json")
 RETRIEVAL_LENGTHS = [256, 512, 1024, 1536, 2048]
 FEW_SHOT_LENGTHS = [300, 600, 1000]
 SPARSITIES = [0.5, 0.8, 0.9]
-OTHER_SETTINGS = [(32, 32, 32), (32, 16, 32), (64, 16, 64), (32, 8, 16)]  # gen_length, block_length, steps
+SAMPLER_SETTINGS = {"llada": ("gen_length", "block_length", "steps"), "dream": ("max_new_tokens", "steps", "alg", "eps")}
+OTHER_SETTINGS = {  # in place of those of generation_config.json
+    "llada": [{"block_length": 32}, {"block_length": 16}, {"gen_length": 64, "block_length": 16, "steps": 64}, {"steps": 16}],
+    "dream": [{"alg": "entropy"}, {"max_new_tokens": 64, "steps": 64}, {"steps": 16}],
+}
 OTHER_LENGTHS = [512, 600]  # measured with those settings too
 TOKENS = 2 ** 16  # in one forward pass
 
 
 def load(folder: pathlib.Path, device) -> tuple[Model, Tokenizer, dict]:
-    """The model in float32, its tokenizer and its generation settings."""
-    fields = json.loads((folder / "config.json").read_text())
-    config = Config(**{k: fields[k] for k in Config.__dataclass_fields__})
+    """The model in float32, its tokenizer and the settings of its sampler."""
+    config = Config.from_json(json.loads((folder / "config.json").read_text()))
     model = restore(load_file(folder / "model.safetensors"), config).to(device)
-    return model, Tokenizer.from_file(str(folder / "tokenizer.json")), json.loads((folder / "generation_config.json").read_text())
+    generation = json.loads((folder / "generation_config.json").read_text())
+    settings = {name: generation[name] for name in SAMPLER_SETTINGS[config.model_type]}
+    return model, Tokenizer.from_file(str(folder / "tokenizer.json")), settings
 
 
-def answers(model, tokenizer, prompts: list[list[int]], settings: tuple[int, int, int], sparsity: float | None = None) -> list[str]:
+def answers(model, tokenizer, prompts: list[list[int]], settings: dict, sparsity: float | None = None) -> list[str]:
     """The generated texts. Prompts of one length are run together, so no padding is needed."""
     device = next(model.parameters()).device
     by_length, out = {}, [""] * len(prompts)
     for i, p in enumerate(prompts):
         by_length.setdefault(len(p), []).append(i)
     for length, members in by_length.items():
-        rows = max(1, TOKENS // (length + settings[0]))
+        rows = max(1, TOKENS // (length + sampler.response_length(settings)))
         for i in range(0, len(members), rows):
             part = members[i:i + rows]
-            sparse = None if sparsity is None else sampler.PulseCol(settings[2], sparsity)
-            ids = sampler.generate(model, torch.tensor([prompts[j] for j in part], device=device), *settings, sparse)
+            sparse = None if sparsity is None else sampler.PulseCol(settings["steps"], sparsity)
+            ids = sampler.generate(model, torch.tensor([prompts[j] for j in part], device=device), settings, sparse)
             for j, row in zip(part, ids.tolist()):
                 out[j] = tokenizer.decode([t for t in row if t != data.EOS])
     return out
@@ -66,15 +71,15 @@ def accuracy(model, questions: heldout.Questions, tokenizer, settings, sparsity=
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Measures the small model. See the top of this file.")
-    parser.add_argument("--model", type=pathlib.Path, default=pathlib.Path("internal/tinymodel"))
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    parser = argparse.ArgumentParser(description="Measures a small model. See the top of this file.")
+    parser.add_argument("--model", type=pathlib.Path, default=pathlib.Path("internal/tinymodel/llada"))
+    parser.add_argument("--results", type=pathlib.Path, default=results.FILE)
     parser.add_argument("--samples", type=int, default=400, help="questions for every task and length; single short questions are twice as many")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
-    model, tokenizer, defaults = load(args.model, device)
-    settings = defaults["gen_length"], defaults["block_length"], defaults["steps"]
+    model, tokenizer, settings = load(args.model, device)
+    model_type = model.config.model_type
     pool = heldout.pool(tokenizer)
 
     sets = [(task, None, heldout.Questions(pool, task, 2 * args.samples)) for task in ("lists", "arithmetic1", "arithmetic2")]
@@ -94,18 +99,16 @@ def main():
         if length is None or length in OTHER_LENGTHS:
             record(found, task, length, method="full", start_token=True,
                    **accuracy(model, questions, tokenizer, settings, start_token=True))
-    for other in OTHER_SETTINGS:
-        named = dict(zip(("gen_length", "block_length", "steps"), other))
+    for replaced in OTHER_SETTINGS[model_type]:
+        other = {**settings, **replaced}
         for task, length, questions in sets:
             if length in OTHER_LENGTHS:
                 for method, sparsity in methods.items():
-                    record(others, task, length, **named, method=method, **accuracy(model, questions, tokenizer, other, sparsity))
-    results = json.loads(args.results.read_text()) if args.results.exists() else {}
-    results["evaluation"] = {
+                    record(others, task, length, **other, method=method, **accuracy(model, questions, tokenizer, other, sparsity))
+    results.record(args.results, model_type, "evaluation", {
         "date": time.strftime("%Y-%m-%d", time.gmtime()), "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
-        "pytorch": torch.__version__, "settings": dict(zip(("gen_length", "block_length", "steps"), settings)), "temperature": 0,
-        "pulsecol": {"group": 32, "eta": 0.3, "refreshes": 8}, "accuracy": found, "other_settings": others}
-    args.results.write_text(json.dumps(results, indent=1) + "\n")
+        "pytorch": torch.__version__, "settings": settings, "temperature": 0,
+        "pulsecol": {"group": 32, "eta": 0.3, "refreshes": 8}, "accuracy": found, "other_settings": others})
 
 
 if __name__ == "__main__":

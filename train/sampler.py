@@ -1,4 +1,4 @@
-"""LLaDA's sampler at temperature 0, and PulseCol attention, written for clarity."""
+"""LLaDA's and Dream's samplers at temperature 0, and PulseCol attention, written for clarity."""
 
 import math
 
@@ -14,13 +14,24 @@ def quotas(masked: int, steps: int) -> list[int]:
     return [base + (i < extra) for i in range(steps)]
 
 
+def generate(model, prompt, settings: dict, sparse=None):
+    """Runs the sampler of the model's type. prompt [B,P] -> generated ids [B, response_length(settings)].
+
+    settings are those of generation_config.json. sparse replaces dense attention.
+    """
+    return SAMPLERS[model.config.model_type](model, prompt, sparse=sparse, **settings)
+
+
+def response_length(settings: dict) -> int:
+    return settings["gen_length"] if "gen_length" in settings else settings["max_new_tokens"]
+
+
 @torch.no_grad()
-def generate(model, prompt, gen_length: int, block_length: int, steps: int, sparse=None):
+def generate_llada(model, prompt, gen_length: int, block_length: int, steps: int, sparse=None):
     """Semi-autoregressive low-confidence remasking. prompt [B,P] -> generated ids [B,gen_length].
 
     Blocks are filled from left to right. Every step predicts all masked positions and commits the
-    most confident ones of the current block, the earlier position first on a tie. sparse replaces
-    dense attention.
+    most confident ones of the current block, the earlier position first on a tie.
     """
     if gen_length % block_length or steps % (gen_length // block_length):
         raise ValueError(f"gen_length {gen_length}, block_length {block_length}, steps {steps}: blocks and steps must divide evenly")
@@ -40,6 +51,38 @@ def generate(model, prompt, gen_length: int, block_length: int, steps: int, spar
             chosen = confidence.sort(dim=1, descending=True, stable=True).indices[:, :quota]
             window.scatter_(1, chosen, token.gather(1, chosen))
     return window
+
+
+@torch.no_grad()
+def generate_dream(model, prompt, max_new_tokens: int, steps: int, alg: str, eps: float, sparse=None):
+    """Dream's diffusion_generate: the whole response at once, the surest tokens first.
+
+    Between the times t and s a step commits the share 1 - s/t of the masks. alg says how sure a
+    token is: "maskgit_plus" by its probability, "entropy" by that of the whole distribution.
+    Confidences are float32, as the number of tokens to commit is: both decide ties and truncation.
+    """
+    x = torch.cat([prompt, prompt.new_full((len(prompt), max_new_tokens), data.MASK)], 1)
+    window = x[:, prompt.shape[1]:]
+    times = torch.linspace(1, eps, steps + 1)
+    for i in range(steps):
+        if sparse:
+            sparse.begin(i + 1)
+        p = model(x, max_new_tokens, sparse).double().softmax(-1).float()
+        confidence, token = p.max(-1)
+        if alg == "entropy":
+            confidence = (p * (p + 1e-10).log()).sum(-1)
+        elif alg != "maskgit_plus":
+            raise ValueError(f"alg {alg!r}: want 'maskgit_plus' or 'entropy'")
+        masked = window == data.MASK
+        confidence = confidence.masked_fill(~masked, -math.inf)
+        mean = masked.sum().float().cpu() / len(x)
+        count = int(mean if i == steps - 1 else mean * (1 - times[i + 1] / times[i]))
+        chosen = confidence.sort(dim=1, descending=True, stable=True).indices[:, :count]
+        window.scatter_(1, chosen, torch.where(masked, token, window).gather(1, chosen))
+    return window
+
+
+SAMPLERS = {"llada": generate_llada, "dream": generate_dream}
 
 
 def refresh_steps(steps: int, eta: float, refreshes: int) -> set[int]:

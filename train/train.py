@@ -1,16 +1,17 @@
-"""Trains the small LLaDA-type model that is embedded in pulsecol.
+"""Trains the small models that are embedded in pulsecol.
 
-    python train/train.py --minutes 8 --out internal/tinymodel
-    python train/evaluate.py --model internal/tinymodel
+    python train/train.py --model-type llada --minutes 8
+    python train/train.py --model-type dream --minutes 6
 
 Needs PyTorch, numpy, tokenizers and safetensors, and a GPU if it is to end soon; the same command
 runs on a CPU. Writes model.safetensors (bfloat16), config.json, generation_config.json,
-tokenizer.json and tokenizer_config.json to --out, and what was run with its loss curve to
-train/results.json, where evaluate.py adds the accuracy.
+tokenizer.json and tokenizer_config.json to --out (internal/tinymodel/llada or .../dream), and what
+was run with its loss curve to train/results.json, where evaluate.py adds the accuracy.
 
-The objective is LLaDA's: a share t ~ U(0,1) of the response is masked, and the cross-entropy at the
-masked tokens is weighted by 1/t. In half of the rows everything left of a random cut stays clean,
-which is what the semi-autoregressive sampler shows the model.
+The objective is LLaDA's for both types: a share t ~ U(0,1) of the response is masked, and the
+cross-entropy at the masked tokens is weighted by 1/t. Dream differs only in the output row that
+predicts a token, which is the one before it. In half of the rows everything left of a random cut
+stays clean, which is what LLaDA's semi-autoregressive sampler shows the model.
 
 Every optimizer step sees a batch of short rows and a batch of long ones of the same number of
 tokens. Matrices of the blocks are trained with Muon, everything else with AdamW; the learning rate
@@ -31,8 +32,9 @@ from safetensors.torch import save_file
 
 import data
 import heldout
+import results
 import tasks
-from model import Block, Config, Model, checkpoint
+from model import TYPES, Block, Model, checkpoint
 
 TOKENS = 2112 * 32  # in a batch; a multiple of every row length below, so that rows fill it exactly
 SHORT = {64: 1.0, 96: 1.5, 128: 2.0}  # row length: how often it is drawn
@@ -44,9 +46,11 @@ FEW_SHOT_UP_TO = 1056  # longer rows are retrieval only
 LONG_WEIGHT = 0.5  # long batches have few rows, so their gradient is noisier
 POOL = {"arithmetic1": 600_000, "arithmetic2": 1_500_000, "lists": 1_000_000, "filler": 200_000, "needles": 3000 * len(tasks.KEYS)}
 MUON_RATE, ADAM_RATE, WARMUP_STEPS, WEIGHT_DECAY = 0.006, 1.5e-3, 200, 0.01
-RESULTS = pathlib.Path(__file__).with_name("results.json")
-GENERATION = {"gen_length": 32, "block_length": 8, "steps": 32, "temperature": 0.0,
-              "bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.EOS}
+TOKEN_IDS = {"bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.EOS}
+GENERATION = {  # generation_config.json
+    "llada": {"gen_length": 32, "block_length": 8, "steps": 32, "temperature": 0.0, **TOKEN_IDS},
+    "dream": {"max_new_tokens": 32, "steps": 32, "alg": "maskgit_plus", "eps": 1e-3, "temperature": 0.0, **TOKEN_IDS},
+}
 
 
 class Muon(torch.optim.Optimizer):
@@ -123,13 +127,15 @@ def make_batch(pool: data.Pool, length: int, mix: dict, easy: float, g: torch.Ge
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Trains the small model. See the top of this file.")
+    parser = argparse.ArgumentParser(description="Trains a small model. See the top of this file.")
+    parser.add_argument("--model-type", choices=TYPES, default="llada")
     parser.add_argument("--minutes", type=float, default=8, help="training time, not counting data and compilation")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("internal/tinymodel"))
+    parser.add_argument("--out", type=pathlib.Path, help="folder to write to; default: internal/tinymodel/ and the model type")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--results", type=pathlib.Path, default=results.FILE)
     args = parser.parse_args()
+    args.out = args.out or pathlib.Path("internal/tinymodel") / args.model_type
     args.out.mkdir(parents=True, exist_ok=True)
     device = torch.device(args.device)
     cuda = device.type == "cuda"
@@ -144,7 +150,7 @@ def main():
     torch.set_float32_matmul_precision("high")
     g = torch.Generator(device).manual_seed(args.seed)
     r = torch.Generator().manual_seed(args.seed)
-    config = Config()
+    config = TYPES[args.model_type]()
     model = Model(config).to(device)
     if cuda:
         Block.before = torch.compile(Block.before, dynamic=False)
@@ -194,19 +200,18 @@ def main():
     save_file(checkpoint(model), args.out / "model.safetensors", metadata={"format": "pt"})
     for name, value in {
         "config.json": config.to_json(),
-        "generation_config.json": GENERATION,
+        "generation_config.json": GENERATION[args.model_type],
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": data.SPECIAL[data.BOS],
             "eos_token": data.SPECIAL[data.EOS], "pad_token": data.SPECIAL[data.EOS], "mask_token": data.SPECIAL[data.MASK],
             "clean_up_tokenization_spaces": False, "model_max_length": config.max_sequence_length},
     }.items():
         (args.out / name).write_text(json.dumps(value, indent=1) + "\n")
-    args.results.write_text(json.dumps({
-        "training": {
-            "command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "device": torch.cuda.get_device_name() if cuda else device.type, "pytorch": torch.__version__,
-            "seed": args.seed, "parameters": sum(p.numel() for p in model.parameters()), "steps": step,
-            "seconds": round(seconds, 1), "tokens": 2 * TOKENS * step, "loss": curve}}, indent=1) + "\n")
+    results.record(args.results, args.model_type, "training", {
+        "command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "device": torch.cuda.get_device_name() if cuda else device.type, "pytorch": torch.__version__,
+        "seed": args.seed, "parameters": sum(p.numel() for p in model.parameters()), "steps": step,
+        "seconds": round(seconds, 1), "tokens": 2 * TOKENS * step, "loss": curve})
     print(f"{step} steps in {seconds:.0f} s, {2 * TOKENS * step / seconds / 1e6:.1f} million tokens/s")
 
 

@@ -2,8 +2,10 @@ package tinymodel
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,22 +18,61 @@ import (
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
-// config is what the tests need of config.json.
+// model is one of the two and what the tests need of its config.json.
+type model struct {
+	name     string
+	files    fs.FS
+	weights  []byte
+	expected string // file of reference outputs
+	tensors  func(config) map[string][]int
+	config   config
+	settings settings
+}
+
 type config struct {
-	Width      int   `json:"d_model"`
-	Layers     int   `json:"n_layers"`
-	Heads      int   `json:"n_heads"`
-	Hidden     int   `json:"mlp_hidden_size"`
-	Vocabulary int   `json:"embedding_size"`
-	MaxLength  int   `json:"max_sequence_length"`
-	Mask       int32 `json:"mask_token_id"`
+	Width, Layers, Heads, KVHeads, Hidden, Vocabulary, MaxLength int
+	Mask                                                         int32
 }
 
 // settings are the sampler settings of generation_config.json.
 type settings struct {
-	GenLength   int `json:"gen_length"`
-	BlockLength int `json:"block_length"`
-	Steps       int `json:"steps"`
+	GenLength    int     `json:"gen_length"`
+	BlockLength  int     `json:"block_length"`
+	MaxNewTokens int     `json:"max_new_tokens"`
+	Steps        int     `json:"steps"`
+	Alg          string  `json:"alg"`
+	Eps          float64 `json:"eps"`
+}
+
+// length is the number of generated tokens.
+func (s settings) length() int { return max(s.GenLength, s.MaxNewTokens) }
+
+func forEachModel(t *testing.T, test func(*testing.T, model)) {
+	for _, m := range []model{
+		{name: "llada", files: FS(), weights: Weights(), expected: "expected.json", tensors: lladaTensors},
+		{name: "dream", files: DreamFS(), weights: DreamWeights(), expected: "expected_dream.json", tensors: dreamTensors},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			readJSON(t, m.files, "generation_config.json", &m.settings)
+			var fields map[string]any
+			readJSON(t, m.files, "config.json", &fields)
+			size := func(llada, dream string) int {
+				v, ok := fields[map[string]string{"llada": llada, "dream": dream}[m.name]].(float64)
+				if !ok {
+					t.Fatalf("config.json lacks %s or %s", llada, dream)
+				}
+				return int(v)
+			}
+			m.config = config{
+				Width: size("d_model", "hidden_size"), Layers: size("n_layers", "num_hidden_layers"),
+				Heads: size("n_heads", "num_attention_heads"), KVHeads: size("n_kv_heads", "num_key_value_heads"),
+				Hidden: size("mlp_hidden_size", "intermediate_size"), Vocabulary: size("embedding_size", "vocab_size"),
+				MaxLength: size("max_sequence_length", "max_position_embeddings"),
+				Mask:      int32(size("mask_token_id", "mask_token_id")),
+			}
+			test(t, m)
+		})
+	}
 }
 
 func readJSON(t *testing.T, fsys fs.FS, name string, v any) {
@@ -45,8 +86,8 @@ func readJSON(t *testing.T, fsys fs.FS, name string, v any) {
 	}
 }
 
-// shapes are the tensors a LLaDA checkpoint of this configuration has.
-func (c config) shapes() map[string][]int {
+// lladaTensors are the shapes in a LLaDA checkpoint of this configuration.
+func lladaTensors(c config) map[string][]int {
 	shapes := map[string][]int{
 		"model.transformer.wte.weight":    {c.Vocabulary, c.Width},
 		"model.transformer.ln_f.weight":   {c.Width},
@@ -65,10 +106,34 @@ func (c config) shapes() map[string][]int {
 	return shapes
 }
 
-func TestWeightsAreTheTensorsOfTheConfig(t *testing.T) {
-	var c config
-	readJSON(t, FS(), "config.json", &c)
-	file := Weights()
+// dreamTensors are the shapes in a Dream checkpoint of this configuration.
+func dreamTensors(c config) map[string][]int {
+	shapes := map[string][]int{
+		"model.embed_tokens.weight": {c.Vocabulary, c.Width},
+		"model.norm.weight":         {c.Width},
+		"lm_head.weight":            {c.Vocabulary, c.Width},
+	}
+	kv := c.Width / c.Heads * c.KVHeads
+	for i := range c.Layers {
+		for name, shape := range map[string][]int{
+			"input_layernorm.weight": {c.Width}, "post_attention_layernorm.weight": {c.Width},
+			"self_attn.q_proj.weight": {c.Width, c.Width}, "self_attn.q_proj.bias": {c.Width},
+			"self_attn.k_proj.weight": {kv, c.Width}, "self_attn.k_proj.bias": {kv},
+			"self_attn.v_proj.weight": {kv, c.Width}, "self_attn.v_proj.bias": {kv},
+			"self_attn.o_proj.weight": {c.Width, c.Width},
+			"mlp.gate_proj.weight":    {c.Hidden, c.Width}, "mlp.up_proj.weight": {c.Hidden, c.Width},
+			"mlp.down_proj.weight": {c.Width, c.Hidden},
+		} {
+			shapes[fmt.Sprintf("model.layers.%d.%s", i, name)] = shape
+		}
+	}
+	return shapes
+}
+
+func TestWeightsAreTheTensorsOfTheConfig(t *testing.T) { forEachModel(t, testWeights) }
+
+func testWeights(t *testing.T, m model) {
+	c, file := m.config, m.weights
 	if len(file) > 8_000_000 {
 		t.Errorf("%d bytes of weights, want at most 8 MB", len(file))
 	}
@@ -93,7 +158,7 @@ func TestWeightsAreTheTensorsOfTheConfig(t *testing.T) {
 			t.Errorf("%s is %s, want BF16", name, tensor.DType)
 		}
 	}
-	if diff := cmp.Diff(c.shapes(), got); diff != "" {
+	if diff := cmp.Diff(m.tensors(c), got); diff != "" {
 		t.Errorf("tensors (-want +got):\n%s", diff)
 	}
 	parameters := 0
@@ -117,7 +182,7 @@ func TestWeightsAreTheTensorsOfTheConfig(t *testing.T) {
 	}
 }
 
-func TestGenerationSettingsDivideEvenly(t *testing.T) {
+func TestLLaDASettingsDivideEvenly(t *testing.T) {
 	var s settings
 	readJSON(t, FS(), "generation_config.json", &s)
 	if s.GenLength <= 0 || s.BlockLength <= 0 || s.GenLength%s.BlockLength != 0 {
@@ -128,8 +193,10 @@ func TestGenerationSettingsDivideEvenly(t *testing.T) {
 	}
 }
 
-func TestFSHasOnlySmallFiles(t *testing.T) {
-	names, err := fs.Glob(FS(), "*")
+func TestFSHasOnlySmallFiles(t *testing.T) { forEachModel(t, testFS) }
+
+func testFS(t *testing.T, m model) {
+	names, err := fs.Glob(m.files, "*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +206,21 @@ func TestFSHasOnlySmallFiles(t *testing.T) {
 	}
 	for _, name := range want {
 		var object map[string]any
-		readJSON(t, FS(), name, &object)
+		readJSON(t, m.files, name, &object)
+	}
+}
+
+// TestModelsShareTheTokenizer holds both models to the one set of questions.
+func TestModelsShareTheTokenizer(t *testing.T) {
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		a, errA := fs.ReadFile(FS(), name)
+		b, errB := fs.ReadFile(DreamFS(), name)
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s of the two models differ", name)
+		}
 	}
 }
 
@@ -262,7 +343,7 @@ func checkSteps(t *testing.T, answer string) {
 	}
 }
 
-// generated is what testdata/expected.json has for one prompt.
+// generated is what a file of reference outputs has for one prompt.
 type generated struct {
 	Prompt    string      `json:"prompt"`
 	PromptIDs []int32     `json:"prompt_ids"`
@@ -281,14 +362,16 @@ type expected struct {
 }
 
 // TestTokenizerGivesTheReferenceIDs holds the Go tokenizer to HuggingFace's
-// on the files of this model.
-func TestTokenizerGivesTheReferenceIDs(t *testing.T) {
-	tok, err := tokenizer.Open(FS())
+// on the files of each model.
+func TestTokenizerGivesTheReferenceIDs(t *testing.T) { forEachModel(t, testTokenizer) }
+
+func testTokenizer(t *testing.T, m model) {
+	tok, err := tokenizer.Open(m.files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want expected
-	readJSON(t, os.DirFS("testdata"), "expected.json", &want)
+	readJSON(t, os.DirFS("testdata"), m.expected, &want)
 	want.Question.Prompt = Question
 	for _, g := range append(want.Cases, want.Question) {
 		ids, err := tok.Encode(g.Prompt)
@@ -310,22 +393,21 @@ func TestTokenizerGivesTheReferenceIDs(t *testing.T) {
 
 // TestExpectedIsConsistent guards the reference outputs that tests of the model
 // are held to against a mix-up with another model or other settings.
-func TestExpectedIsConsistent(t *testing.T) {
-	var c config
-	var s settings
-	readJSON(t, FS(), "config.json", &c)
-	readJSON(t, FS(), "generation_config.json", &s)
+func TestExpectedIsConsistent(t *testing.T) { forEachModel(t, testExpected) }
+
+func testExpected(t *testing.T, m model) {
+	c, s := m.config, m.settings
 	var want expected
-	readJSON(t, os.DirFS("testdata"), "expected.json", &want)
+	readJSON(t, os.DirFS("testdata"), m.expected, &want)
 	if want.Settings != s || want.Mask != c.Mask {
-		t.Errorf("expected.json is for settings %+v and mask %d, the model has %+v and %d", want.Settings, want.Mask, s, c.Mask)
+		t.Errorf("%s is for settings %+v and mask %d, the model has %+v and %d", m.expected, want.Settings, want.Mask, s, c.Mask)
 	}
 	if len(want.Cases) != 3 {
 		t.Fatalf("%d cases, want 3", len(want.Cases))
 	}
 	for _, g := range want.Cases {
-		if len(g.TopIDs) != s.GenLength || len(g.TopLogits) != s.GenLength {
-			t.Errorf("%q: best logits at %d and %d positions, want %d", g.Text, len(g.TopIDs), len(g.TopLogits), s.GenLength)
+		if len(g.TopIDs) != s.length() || len(g.TopLogits) != s.length() {
+			t.Errorf("%q: best logits at %d and %d positions, want %d", g.Text, len(g.TopIDs), len(g.TopLogits), s.length())
 		}
 		for i, logits := range g.TopLogits {
 			ascending := slices.Clone(logits)
@@ -336,15 +418,15 @@ func TestExpectedIsConsistent(t *testing.T) {
 		}
 	}
 	for _, g := range append(want.Cases, want.Question, want.PulseCol) {
-		if len(g.OutputIDs) != s.GenLength {
-			t.Errorf("%q: %d generated tokens, want %d", g.Text, len(g.OutputIDs), s.GenLength)
+		if len(g.OutputIDs) != s.length() {
+			t.Errorf("%q: %d generated tokens, want %d", g.Text, len(g.OutputIDs), s.length())
 		}
 		for _, id := range slices.Concat(g.PromptIDs, g.OutputIDs) {
 			if id < 0 || int(id) >= c.Vocabulary || id == c.Mask {
 				t.Errorf("%q: id %d is not a token of text", g.Text, id)
 			}
 		}
-		if len(g.PromptIDs)+s.GenLength > c.MaxLength {
+		if len(g.PromptIDs)+s.length() > c.MaxLength {
 			t.Errorf("%q: prompt of %d tokens leaves no room for the answer", g.Text, len(g.PromptIDs))
 		}
 	}
