@@ -30,7 +30,8 @@ type cli struct {
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
 	Info     infoCmd     `cmd:"" help:"Describe a model, this machine, and the memory that a run takes."`
 	Bench    struct {
-		Step benchStepCmd `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
+		Step   benchStepCmd   `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
+		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`
 	} `cmd:"" help:"Measure speed."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`

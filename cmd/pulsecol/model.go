@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -86,17 +87,14 @@ type openModel struct {
 
 // modelFlag is the flag that all commands have.
 type modelFlag struct {
-	Model *string `placeholder:"DIR" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files. Default: the small model in the program."`
+	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files. Default: a small model in the program."`
+	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
 }
 
 // open opens the model directory, or the embedded model if none was named.
 func (f *modelFlag) open() (*openModel, error) {
 	if f.Model == nil {
-		m, err := llada.OpenFS(tinymodel.FS(), tinymodel.Weights())
-		if err != nil {
-			return nil, fmt.Errorf("the embedded model: %w", err)
-		}
-		return &openModel{lladaModel{m}, "embedded", true}, nil
+		return f.openSmall()
 	}
 	dir := *f.Model
 	kind, err := modelType(dir)
@@ -118,6 +116,36 @@ func (f *modelFlag) open() (*openModel, error) {
 		return &openModel{dreamModel{m}, dir, false}, nil
 	}
 	return nil, fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
+}
+
+// openSmall opens a model of the program itself.
+func (f *modelFlag) openSmall() (*openModel, error) {
+	var m model
+	files, weights := f.small()
+	if f.dream() {
+		d, err := dream.OpenFS(files, weights)
+		if err != nil {
+			return nil, fmt.Errorf("the embedded Dream model: %w", err)
+		}
+		m = dreamModel{d}
+	} else {
+		l, err := llada.OpenFS(files, weights)
+		if err != nil {
+			return nil, fmt.Errorf("the embedded LLaDA model: %w", err)
+		}
+		m = lladaModel{l}
+	}
+	return &openModel{m, "embedded", true}, nil
+}
+
+func (f *modelFlag) dream() bool { return or(f.Small, "llada") == "dream" }
+
+// small returns the files and the weights of the small model.
+func (f *modelFlag) small() (fs.FS, []byte) {
+	if f.dream() {
+		return tinymodel.DreamFS(), tinymodel.DreamWeights()
+	}
+	return tinymodel.FS(), tinymodel.Weights()
 }
 
 // modelType reads the model_type of a directory's config.json. The model packages
@@ -144,7 +172,8 @@ func modelType(dir string) (string, error) {
 // tokenizer.ErrNotFound if it has none.
 func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 	if f.Model == nil {
-		return tokenizer.Open(tinymodel.FS())
+		files, _ := f.small()
+		return tokenizer.Open(files)
 	}
 	t, err := tokenizer.Open(os.DirFS(*f.Model))
 	if err != nil {
@@ -156,7 +185,8 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 // weights opens the model's checkpoint alone.
 func (f *modelFlag) weights() (safetensors.Source, error) {
 	if f.Model == nil {
-		return safetensors.Parse(tinymodel.Weights(), safetensors.SingleFile)
+		_, weights := f.small()
+		return safetensors.Parse(weights, safetensors.SingleFile)
 	}
 	return safetensors.OpenDir(*f.Model)
 }

@@ -71,8 +71,8 @@ func (c *tokenizeCmd) open() (*tokenizer.Tokenizer, error) {
 	switch {
 	case c.Tokenizer == nil:
 		return c.Model.tokenizer()
-	case c.Model.Model != nil:
-		return nil, usagef("--model and --tokenizer can't be used together")
+	case c.Model.Model != nil || c.Model.Small != nil:
+		return nil, usagef("--tokenizer can't be used together with --model or --small")
 	}
 	return tokenizer.OpenFile(*c.Tokenizer)
 }
