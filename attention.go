@@ -34,11 +34,13 @@ func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
 func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorgonia.Node, error) {
 	var o attentionOptions
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	switch {
-	case l == nil:
-		return nil, errors.New("pulsecol: Attention: the layer is nil; its index must be in 0 to 65535")
+	case l == nil || l.ctl == nil:
+		return nil, errors.New("pulsecol: Attention: the layer is nil, or not one of Controller.Layer(i), 0 <= i < 65536")
 	case l.ctl.closed:
 		return nil, ErrClosed
 	case l.used:

@@ -653,8 +653,8 @@ func TestAttentionErrors(t *testing.T) {
 			t.Errorf("%s: %d nodes were left in the graph", name, got-before)
 		}
 	}
-	for _, l := range []*pulsecol.Layer{nil, ctl.Layer(-1), ctl.Layer(1 << 16)} {
-		if _, err := pulsecol.Attention(q, k, v, l); err == nil || !strings.Contains(err.Error(), "the layer is nil; its index must be in 0 to 65535") {
+	for _, l := range []*pulsecol.Layer{nil, new(pulsecol.Layer), ctl.Layer(-1), ctl.Layer(1 << 16)} {
+		if _, err := pulsecol.Attention(q, k, v, l); err == nil || !strings.Contains(err.Error(), "the layer is nil, or not one of Controller.Layer(i), 0 <= i < 65536") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -36,7 +37,7 @@ type Config struct {
 	Device Device
 
 	// Name is the first part of the layers' paths, which identify their operators
-	// in a graph; "" = "pulsecol". Two controllers in one graph need two names.
+	// in a graph; "" = "pulsecol". A machine runs the layers of one controller.
 	Name string
 }
 
@@ -79,12 +80,16 @@ func (c Config) Validate() error {
 	if !(c.Scale >= 0) || math.IsInf(c.Scale, 0) {
 		bad("Scale is %v, want a finite number above 0 (or 0 for 1/sqrt(head dimension))", c.Scale)
 	}
-	if v, ok := c.Pattern.(validator); ok {
+	if isPointer(c.Pattern) {
+		bad("Pattern is a %T, want the value and not a pointer to it", c.Pattern)
+	} else if v, ok := c.Pattern.(validator); ok {
 		if err := v.validate(); err != nil {
 			bad("Pattern %v: %v", c.Pattern, err)
 		}
 	}
-	if v, ok := c.Schedule.(validator); ok {
+	if isPointer(c.Schedule) && reflect.ValueOf(c.Schedule).IsNil() {
+		bad("Schedule is a nil %T", c.Schedule)
+	} else if v, ok := c.Schedule.(validator); ok {
 		if err := v.validate(); err != nil {
 			bad("Schedule %v: %v", c.Schedule, err)
 		}
@@ -102,6 +107,8 @@ func (c Config) Validate() error {
 }
 
 type validator interface{ validate() error }
+
+func isPointer(v any) bool { return v != nil && reflect.TypeOf(v).Kind() == reflect.Pointer }
 
 // withDefaults fills in what the zero values stand for.
 func (c Config) withDefaults() Config {

@@ -3,12 +3,14 @@ package pulsecol_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -105,5 +107,24 @@ func TestGradients(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A path through an operator without a gradient is an error, also where another
+// path has one: it must not be left out in silence.
+func TestNoGradientIsAnError(t *testing.T) {
+	g := gorgonia.NewGraph()
+	q := gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithShape(1, 1, 8, 4), gorgonia.WithName("q"), gorgonia.WithInit(gorgonia.Gaussian(0, 1)))
+	collect, err := op.NewScoreCollect("scores", op.AttentionParams{Group: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores, err := op.Apply(collect, q, q, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := gorgonia.Must(gorgonia.Add(gorgonia.Must(gorgonia.Sum(scores)), gorgonia.Must(gorgonia.Sum(q))))
+	if _, err := gorgonia.Grad(cost, q); err == nil || !strings.Contains(err.Error(), op.ErrNoGradient.Error()) || !strings.Contains(err.Error(), "ScoreCollect") {
+		t.Errorf("error %v, want one that says ScoreCollect has no gradient", err)
 	}
 }

@@ -20,6 +20,9 @@ import (
 //     merges with any other that prints alike.
 func Check(g *gorgonia.ExprGraph) error {
 	errs := []error{op.Check(g)}
+	if g == nil {
+		return errs[0]
+	}
 	// A node without a name of its own makes one up when asked, so ask the graph.
 	for _, n := range g.ByName("") {
 		if n.Op() == nil {

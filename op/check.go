@@ -18,6 +18,9 @@ import (
 //
 // It reports all findings, joined.
 func Check(g *gorgonia.ExprGraph) error {
+	if g == nil {
+		return fmt.Errorf("op: %w: the graph is nil", ErrGraph)
+	}
 	var errs []error
 	seen := map[uint32]*gorgonia.Node{}
 	for _, n := range g.AllNodes() {

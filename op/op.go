@@ -6,6 +6,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"math"
+	"slices"
 
 	"github.com/chewxy/hm"
 	"gorgonia.org/gorgonia"
@@ -85,11 +86,12 @@ func (b *base) CallsExtern() bool { return false }
 // OverwritesInput is -1: no operator here works in place.
 func (b *base) OverwritesInput() int { return -1 }
 
-// DiffWRT says that the operator has no gradient.
-func (b *base) DiffWRT(inputs int) []bool { return make([]bool, inputs) }
+// DiffWRT claims every input of an operator without a gradient, so that Gorgonia
+// asks for it and gets SymDiff's error. An input that is not claimed is left out
+// of the gradient without a word.
+func (b *base) DiffWRT(inputs int) []bool { return slices.Repeat([]bool{true}, inputs) }
 
-// SymDiff is never asked of an operator whose DiffWRT is all false; it exists
-// because Gorgonia panics on an operator without it.
+// SymDiff says that the operator has no gradient.
 func (b *base) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
 	return nil, fmt.Errorf("%s: %w", &b.identity, ErrNoGradient)
 }

@@ -52,12 +52,15 @@ type modeTime struct {
 	TokensSecond float64   `json:"tokens_per_second"` // of the sequence, at the median
 }
 
+// maxStepsPerMode bounds a measurement to what somebody might wait for.
+const maxStepsPerMode = 1000
+
 func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	if c.Method.Eta != nil || c.Method.Refreshes != nil || c.Method.Schedule != nil || c.Method.Skip != nil {
 		return usagef("--eta, --refreshes, --schedule and --skip do not apply to bench step, whose steps take turns in their modes")
 	}
-	if c.StepsPerMode < 1 {
-		return usagef("--steps-per-mode %d: want at least 1", c.StepsPerMode)
+	if c.StepsPerMode < 1 || c.StepsPerMode > maxStepsPerMode {
+		return usagef("--steps-per-mode %d: want 1 to %d", c.StepsPerMode, maxStepsPerMode)
 	}
 	m, err := c.Open.open()
 	if err != nil {

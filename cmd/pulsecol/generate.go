@@ -56,14 +56,17 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if err := checkLength(m, len(p.ids), s.newTokens()); err != nil {
 		return err
 	}
-	if p.question != "" && !c.JSON {
-		fmt.Fprintln(std.err, elided(p.question))
-	}
 	mem, err := s.memory(len(p.ids), att.Config)
 	if err != nil {
 		return err
 	}
 	limitGarbage(mem.Workspace + mem.Columns)
+	if _, err := s.steps(p.ids); err != nil {
+		return err
+	}
+	if p.question != "" && !c.JSON {
+		fmt.Fprintln(std.err, elided(p.question))
+	}
 
 	ctx, stop := untilInterrupted()
 	defer stop()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
@@ -34,9 +35,8 @@ func (c *logitsCmd) Run() error {
 	if err := checkLength(m, len(ids), 0); err != nil {
 		return err
 	}
-	// Before the work, not after it.
-	if _, err := os.Stat(filepath.Dir(c.Out)); err != nil {
-		return fmt.Errorf("--out %s: %w", c.Out, err)
+	if err := c.checkOut(); err != nil { // before the work, not after it
+		return err
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
@@ -44,6 +44,24 @@ func (c *logitsCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	if i := slices.IndexFunc(logits, func(x float32) bool { return x != x }); i >= 0 {
+		vocab := m.config().Vocab
+		return fmt.Errorf("%s: the logit of token %d at position %d is NaN; are its weights?", m.name, i%vocab, i/vocab)
+	}
 	shape := []int{1, len(ids), m.config().Vocab}
 	return safetensors.WriteFile(c.Out, []safetensors.Tensor{safetensors.FromFloat32s("logits", shape, logits)}, nil)
+}
+
+// checkOut reports an --out that cannot be written.
+func (c *logitsCmd) checkOut() error {
+	if c.Out == "" {
+		return usagef("--out is empty")
+	}
+	if _, err := os.Stat(filepath.Dir(c.Out)); err != nil {
+		return fmt.Errorf("--out %s: %w", c.Out, err)
+	}
+	if info, err := os.Stat(c.Out); err == nil && info.IsDir() {
+		return fmt.Errorf("--out %s: is a directory, want a file", c.Out)
+	}
+	return nil
 }

@@ -175,6 +175,9 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 		files, _ := f.small()
 		return tokenizer.Open(files)
 	}
+	if *f.Model == "" {
+		return nil, usagef("--model is empty")
+	}
 	t, err := tokenizer.Open(os.DirFS(*f.Model))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", *f.Model, err)

@@ -38,6 +38,7 @@ type samplerFlags struct {
 // sampler is a model with the options of its generations.
 type sampler interface {
 	newTokens() int
+	steps(prompt []int32) (int, error) // of a generation, or why there cannot be one
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error)
 	memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error)
 }
@@ -89,6 +90,8 @@ func (m lladaModel) sampler(f *samplerFlags) sampler {
 
 func (s *lladaSampler) newTokens() int { return s.o.GenLength }
 
+func (s *lladaSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
+
 func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
 	o := s.o
 	o.OnStep = onStep
@@ -117,6 +120,8 @@ func (m dreamModel) sampler(f *samplerFlags) sampler {
 }
 
 func (s *dreamSampler) newTokens() int { return s.o.MaxNewTokens }
+
+func (s *dreamSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
 
 func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
 	o := s.o

@@ -72,6 +72,25 @@ func parseGeneration(data []byte) (o GenerateOptions, err error) {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return o, fmt.Errorf("generation_config.json: %v", err)
 	}
+	switch {
+	case j.MaxNewTokens < 0:
+		err = fmt.Errorf("max_new_tokens is %d, want at least 1", j.MaxNewTokens)
+	case j.Steps < 0:
+		err = fmt.Errorf("steps is %d, want at least 1", j.Steps)
+	case j.Eps < 0 || j.Eps >= 1:
+		err = fmt.Errorf("eps is %v, want a number between 0 and 1", j.Eps)
+	case j.Temperature < 0:
+		err = fmt.Errorf("temperature is %v, want at least 0", j.Temperature)
+	case j.AlgTemp != nil && *j.AlgTemp < 0:
+		err = fmt.Errorf("alg_temp is %v, want at least 0", *j.AlgTemp)
+	case j.TopP != nil && !(*j.TopP > 0 && *j.TopP <= 1):
+		err = fmt.Errorf("top_p is %v, want above 0, at most 1", *j.TopP)
+	case j.TopK != nil && *j.TopK < 0:
+		err = fmt.Errorf("top_k is %d, want at least 0", *j.TopK)
+	}
+	if err != nil {
+		return o, fmt.Errorf("generation_config.json: %w", err)
+	}
 	o = GenerateOptions{MaxNewTokens: j.MaxNewTokens, Steps: j.Steps, Eps: j.Eps, Alg: j.Alg, Temperature: j.Temperature}
 	if j.AlgTemp != nil {
 		o.AlgTemp = *j.AlgTemp
@@ -147,7 +166,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		cfg.Pattern = p
 	}
 	results, err := diffusion.Generate(ctx, diffusion.Request{
-		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Build: m.build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
 		New:     o.MaxNewTokens, Restart: true,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
@@ -156,6 +175,17 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		err = fmt.Errorf("dream: %w", err)
 	}
 	return results, err
+}
+
+// Steps returns the number of denoising steps of a generation, or why there
+// cannot be one: T of the refresh schedule. With a confidence threshold it is an
+// upper bound.
+func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
+	total, err := m.sampler(m.Options(o), nil).TotalSteps(prompts)
+	if err != nil {
+		return 0, fmt.Errorf("dream: %w: %w", ErrRequest, err)
+	}
+	return total, nil
 }
 
 func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.Dream {
@@ -176,7 +206,7 @@ type Memory = diffusion.Memory
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
 	o = m.Options(o)
 	s := Shape{Batch: batch, Len: promptLength + o.MaxNewTokens, Rows: max(1, batch*o.MaxNewTokens)}
-	mem, err := diffusion.PredictMemory(m.Build, s, cfg)
+	mem, err := diffusion.PredictMemory(m.build, s, cfg)
 	if err != nil {
 		return mem, fmt.Errorf("dream: %w", err)
 	}

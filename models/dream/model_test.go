@@ -150,3 +150,20 @@ func TestChatTemplate(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+func TestGenerationConfigErrorsNameTheField(t *testing.T) {
+	for text, field := range map[string]string{
+		`{"max_new_tokens": -5}`: "max_new_tokens",
+		`{"steps": -1}`:          "steps",
+		`{"eps": 2}`:             "eps",
+		`{"temperature": -5}`:    "temperature",
+		`{"alg_temp": -1}`:       "alg_temp",
+		`{"top_p": 0}`:           "top_p",
+		`{"top_k": -1}`:          "top_k",
+		`{"alg": 3}`:             "alg",
+	} {
+		if _, err := parseGeneration([]byte(text)); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: error %v does not name %s", text, err, field)
+		}
+	}
+}

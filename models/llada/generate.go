@@ -68,6 +68,19 @@ func parseGeneration(data []byte) (o GenerateOptions, err error) {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return o, fmt.Errorf("generation_config.json: %v", err)
 	}
+	switch {
+	case j.GenLength < 0:
+		err = fmt.Errorf("gen_length is %d, want at least 1", j.GenLength)
+	case j.BlockLength < 0 || j.BlockLength > 0 && j.GenLength%j.BlockLength != 0:
+		err = fmt.Errorf("block_length is %d, want a divisor of gen_length %d", j.BlockLength, j.GenLength)
+	case j.Steps < 0:
+		err = fmt.Errorf("steps is %d, want at least 1", j.Steps)
+	case j.Temperature < 0:
+		err = fmt.Errorf("temperature is %v, want at least 0", j.Temperature)
+	}
+	if err != nil {
+		return o, fmt.Errorf("generation_config.json: %w", err)
+	}
 	return GenerateOptions{GenLength: j.GenLength, BlockLength: j.BlockLength, Steps: j.Steps, Temperature: j.Temperature}, nil
 }
 
@@ -126,7 +139,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		cfg.Pattern = p
 	}
 	results, err := diffusion.Generate(ctx, diffusion.Request{
-		Build: m.Build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Build: m.build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
 		New:     o.GenLength, Guided: o.CFGScale > 0,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
@@ -135,6 +148,17 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		err = fmt.Errorf("llada: %w", err)
 	}
 	return results, err
+}
+
+// Steps returns the number of denoising steps of a generation, or why there
+// cannot be one: T of the refresh schedule. With a confidence threshold it is an
+// upper bound.
+func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
+	total, err := m.sampler(m.Options(o), nil).TotalSteps(prompts)
+	if err != nil {
+		return 0, fmt.Errorf("llada: %w: %w", ErrRequest, err)
+	}
+	return total, nil
 }
 
 func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.LLaDA {
@@ -165,7 +189,7 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if o.CFGScale > 0 {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
-	mem, err := diffusion.PredictMemory(m.Build, s, cfg)
+	mem, err := diffusion.PredictMemory(m.build, s, cfg)
 	if err != nil {
 		return mem, fmt.Errorf("llada: %w", err)
 	}

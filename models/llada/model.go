@@ -33,6 +33,7 @@ var (
 	ErrConfig      = diffusion.ErrConfig      // config.json is wrong or asks for something unsupported
 	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for
 	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
+	ErrClosed      = diffusion.ErrClosed      // the model was closed
 	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
 )
 
@@ -90,26 +91,42 @@ type Graph = diffusion.Graph
 
 // Build adds the transformer to g with its attention under ctl, whose layers
 // 0..Layers-1 it takes. Row i of the logits predicts token i.
+//
+// The graph reads the model's weights: it must not run after Close.
 func (m *Model) Build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
-	out, err := diffusion.NewGraph(g, s, m.cfg.Vocab)
+	out, err := m.build(g, s, ctl)
 	if err != nil {
 		return nil, fmt.Errorf("llada: %w", err)
+	}
+	return out, nil
+}
+
+func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
+	if err := m.files.CheckOpen(); err != nil {
+		return nil, err
+	}
+	if s.Len > m.cfg.Context {
+		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", ErrRequest, s.Len, m.cfg.Context)
+	}
+	out, err := diffusion.NewGraph(g, s, m.cfg.Vocab, ctl)
+	if err != nil {
+		return nil, err
 	}
 	w := m.weights
 	x, err := graph.Embed("model.transformer.wte", out.IDs, w.embed) // [B,N,D]
 	if err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
+		return nil, err
 	}
 	for i := range w.blocks {
 		if x, err = w.blocks[i].Build(x, out.Positions, ctl.Layer(i), out.Options()...); err != nil {
-			return nil, fmt.Errorf("llada: %w", err)
+			return nil, err
 		}
 	}
 	if x, err = graph.RMSNorm(x, w.norm); err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
+		return nil, err
 	}
 	if out.Logits, err = graph.Logits("model.transformer.ff_out", x, out.Rows, w.head); err != nil { // [R,V]
-		return nil, fmt.Errorf("llada: %w", err)
+		return nil, err
 	}
 	return out, nil
 }
@@ -119,7 +136,7 @@ func (m *Model) Build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 // number of padding tokens on the left of each sequence; nil is none.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
 	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
-		Build: m.Build, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,
+		Build: m.build, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("llada: %w", err)

@@ -406,3 +406,34 @@ func TestWithoutTokenizer(t *testing.T) {
 		t.Errorf("Decode: %v", err)
 	}
 }
+
+// After Close the weights are unmapped; touching them would end the process.
+func TestClosedModel(t *testing.T) {
+	m, err := Open(golden.Dir(t, "llada"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Generate(context.Background(), []int32{1}, pulsecol.Config{}, GenerateOptions{GenLength: 4}); !errors.Is(err, ErrClosed) {
+		t.Errorf("Generate: %v", err)
+	}
+	if _, err := m.Logits(context.Background(), [][]int32{{1}}, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("Logits: %v", err)
+	}
+}
+
+func TestGenerationConfigErrorsNameTheField(t *testing.T) {
+	for text, field := range map[string]string{
+		`{"gen_length": -5}`:                    "gen_length",
+		`{"gen_length": 32, "block_length": 5}`: "block_length",
+		`{"steps": -1}`:                         "steps",
+		`{"temperature": -5}`:                   "temperature",
+		`{"steps": "many"}`:                     "steps",
+	} {
+		if _, err := parseGeneration([]byte(text)); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: error %v does not name %s", text, err, field)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
@@ -18,6 +19,8 @@ var (
 	ErrWeights = errors.New("checkpoint")
 	// ErrNoTokenizer: the model directory has no tokenizer files.
 	ErrNoTokenizer = errors.New("the model has no tokenizer")
+	// ErrClosed: the model was closed.
+	ErrClosed = errors.New("the model is closed")
 	// ErrRequest: a generation was asked for that the model cannot do.
 	ErrRequest = errors.New("invalid request")
 )
@@ -28,6 +31,8 @@ type Files struct {
 	Generation []byte               // generation_config.json; nil if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
 	Weights    safetensors.Source
+
+	closed atomic.Bool
 }
 
 // maxConfig bounds what is read of a JSON file: real ones have a few kilobytes.
@@ -86,7 +91,19 @@ func readSmall(fsys fs.FS, name string) ([]byte, error) {
 }
 
 // Close unmaps the weights.
-func (f *Files) Close() error { return f.Weights.Close() }
+func (f *Files) Close() error {
+	f.closed.Store(true)
+	return f.Weights.Close()
+}
+
+// CheckOpen returns ErrClosed after Close: reading an unmapped weight would end the
+// process.
+func (f *Files) CheckOpen() error {
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
 
 // Encode returns the token ids of text, added tokens recognised.
 func (f *Files) Encode(text string) ([]int32, error) {

@@ -33,7 +33,10 @@ type Graph struct {
 }
 
 // NewGraph adds the input nodes of a model to g.
-func NewGraph(g *gorgonia.ExprGraph, s Shape, vocab int) (*Graph, error) {
+func NewGraph(g *gorgonia.ExprGraph, s Shape, vocab int, ctl *pulsecol.Controller) (*Graph, error) {
+	if g == nil || ctl == nil {
+		return nil, fmt.Errorf("%w: the graph or the controller is nil", ErrRequest)
+	}
 	if s.Batch < 1 || s.Len < 1 || s.Rows < 1 || s.Rows > s.Batch*s.Len {
 		return nil, fmt.Errorf("%w: a graph of %d sequences of %d tokens with %d rows of logits", ErrRequest, s.Batch, s.Len, s.Rows)
 	}
