@@ -23,17 +23,28 @@ var portable = level{
 }
 
 // mulRowsPortable keeps a block of 2x4 sums in registers: with its operands that
-// is all a 16-register machine holds. It leaves fetching to the hardware.
+// is all a 16-register machine holds. They are variables of their own because the
+// compiler keeps a struct or array of eight in memory. It leaves fetching to the
+// hardware.
 func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
 	for i := 0; i < len(list); i += 2 {
 		a0 := a[int(list[i])*lda:][:k]
 		a1 := a[int(list[i+1])*lda:][:k]
 		for j := 0; j < lanes; j += 4 {
-			var s block
+			var s00, s01, s02, s03, s10, s11, s12, s13 float32
 			for p, x0 := range a0 {
-				s.add(x0, a1[p], b[p*lanes+j:])
+				x1, y := a1[p], b[p*lanes+j:][:4:4]
+				s00 += x0 * y[0]
+				s01 += x0 * y[1]
+				s02 += x0 * y[2]
+				s03 += x0 * y[3]
+				s10 += x1 * y[0]
+				s11 += x1 * y[1]
+				s12 += x1 * y[2]
+				s13 += x1 * y[3]
 			}
-			s.store(c[i*ldc+j:], c[(i+1)*ldc+j:], accumulate)
+			store4(c[i*ldc+j:], accumulate, s00, s01, s02, s03)
+			store4(c[(i+1)*ldc+j:], accumulate, s10, s11, s12, s13)
 		}
 	}
 }
@@ -41,39 +52,32 @@ func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, 
 func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
 	for i := 0; i < m; i += 2 {
 		for j := 0; j < lanes; j += 4 {
-			var s block
+			var s00, s01, s02, s03, s10, s11, s12, s13 float32
 			for p, row := range list {
-				x := a[int(row)*lda+i:][:2]
-				s.add(x[0], x[1], b[p*lanes+j:])
+				x, y := a[int(row)*lda+i:][:2:2], b[p*lanes+j:][:4:4]
+				x0, x1 := x[0], x[1]
+				s00 += x0 * y[0]
+				s01 += x0 * y[1]
+				s02 += x0 * y[2]
+				s03 += x0 * y[3]
+				s10 += x1 * y[0]
+				s11 += x1 * y[1]
+				s12 += x1 * y[2]
+				s13 += x1 * y[3]
 			}
-			s.store(c[i*ldc+j:], c[(i+1)*ldc+j:], accumulate)
+			store4(c[i*ldc+j:], accumulate, s00, s01, s02, s03)
+			store4(c[(i+1)*ldc+j:], accumulate, s10, s11, s12, s13)
 		}
 	}
 }
 
-// block is two rows of four sums.
-type block struct{ s00, s01, s02, s03, s10, s11, s12, s13 float32 }
-
-func (s *block) add(x0, x1 float32, y []float32) {
-	y = y[:4:4]
-	s.s00 += x0 * y[0]
-	s.s01 += x0 * y[1]
-	s.s02 += x0 * y[2]
-	s.s03 += x0 * y[3]
-	s.s10 += x1 * y[0]
-	s.s11 += x1 * y[1]
-	s.s12 += x1 * y[2]
-	s.s13 += x1 * y[3]
-}
-
-func (s *block) store(c0, c1 []float32, accumulate bool) {
-	c0, c1 = c0[:4:4], c1[:4:4]
+// store4 writes four sums to c, or adds them to what is there.
+func store4(c []float32, accumulate bool, s0, s1, s2, s3 float32) {
+	c = c[:4:4]
 	if accumulate {
-		s.s00, s.s01, s.s02, s.s03 = c0[0]+s.s00, c0[1]+s.s01, c0[2]+s.s02, c0[3]+s.s03
-		s.s10, s.s11, s.s12, s.s13 = c1[0]+s.s10, c1[1]+s.s11, c1[2]+s.s12, c1[3]+s.s13
+		s0, s1, s2, s3 = c[0]+s0, c[1]+s1, c[2]+s2, c[3]+s3
 	}
-	c0[0], c0[1], c0[2], c0[3] = s.s00, s.s01, s.s02, s.s03
-	c1[0], c1[1], c1[2], c1[3] = s.s10, s.s11, s.s12, s.s13
+	c[0], c[1], c[2], c[3] = s0, s1, s2, s3
 }
 
 func softmaxPortable(s []float32, rows int, state []float32) {
