@@ -1,0 +1,38 @@
+package task
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+)
+
+// TestPyRandom: random.Random("held out").getrandbits(32) in CPython 3.
+func TestPyRandom(t *testing.T) {
+	if got := newPyRandom("held out").uint32(); got != 2749385560 {
+		t.Errorf("first output %d, want 2749385560", got)
+	}
+}
+
+// TestHeldOutTexts: the SHA-256 of every kind's texts, one a line, as data.make_texts of
+// train/data.py makes them for the sizes and the seed of train/heldout.py.
+func TestHeldOutTexts(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		pieces func() []piece
+		want   string
+	}{
+		{"arithmetic1", heldOutArithmetic1, "20c0885e06cd341440b1c81ec3fe940b7b58bdd50e3ac94627a19fcf342e3e1b"},
+		{"arithmetic2", heldOutArithmetic2, "1650a05e32f16d687c4712d5987e0134786310a056dcae135e7fe0e019e4f775"},
+		{"lists", heldOutLists, "2d7e8567164f78baeb2b977b6164054467da58e5632b804171cd3a07a1b4fcd1"},
+		{"filler", heldOutFiller, "d11722a3c6da011b75d704d11502334bf249e98e4624c8220a6effd82ccf6f90"},
+		{"needles", heldOutNeedles, "767fdd753c2541bcd207e32cc07ff715940baa77ec7cc9bb77322a574016f143"},
+	} {
+		sum := sha256.New()
+		for _, p := range c.pieces() {
+			fmt.Fprintf(sum, "%s%s\n", p.text, p.answer)
+		}
+		if got := fmt.Sprintf("%x", sum.Sum(nil)); got != c.want {
+			t.Errorf("%s: %s, want %s; first text %q", c.kind, got, c.want, c.pieces()[0].text)
+		}
+	}
+}

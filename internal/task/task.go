@@ -1,0 +1,196 @@
+// Package task holds questions with known answers, and the rules that mark answers.
+//
+// There are three families. The built-in tasks are the ones that the small models were trained on
+// (small.go, after train/tasks.py); they need no files. GSM8K and HumanEval read the files that
+// their authors publish. The tasks of RULER are made from a seed, some of them from texts in a
+// user's folder.
+//
+// A task says what to ask and how to mark. It knows no model: how a prompt becomes tokens is the
+// caller's, who gives a [Count] to tasks of a given length.
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Turn is what one side says in a chat.
+type Turn struct {
+	Role string // "user" or "assistant"
+	Text string
+}
+
+// Sample is one question.
+type Sample struct {
+	ID      string   // names the sample in results: "17", "HumanEval/3"
+	Prompt  string   // the text to continue; for chat tasks the last user turn
+	History []Turn   // earlier turns of a chat task: solved examples
+	Prefix  string   // how the answer begins: stands behind the chat template, is not part of the output
+	Answers []string // references
+}
+
+// Task is a set of questions of one kind.
+type Task interface {
+	// Name is the task's name in results: "retrieval-1024", "gsm8k", "ruler-niah_single_1-4096".
+	Name() string
+
+	// Chat reports whether prompts are turns of a chat, to which a checkpoint's template applies.
+	Chat() bool
+
+	// GenLength is the number of tokens that an answer may take; 0 leaves it to the model's own
+	// default.
+	GenLength() int
+
+	// Len is the number of samples, math.MaxInt where they are made from the seed.
+	Len() int
+
+	// Sample returns sample i, 0 <= i < Len. It depends on i and on the seed that the task was made
+	// with alone, and is safe for concurrent use.
+	Sample(i int) (Sample, error)
+
+	// Score marks an output for s, from 0 to 1. It is NaN where nothing is marked (HumanEval).
+	Score(s Sample, output string) float64
+}
+
+// Count returns the number of tokens of a text. Tasks of a given length call it, from several
+// goroutines at once if samples are asked for by several.
+type Count func(text string) int
+
+// Options say where a task's questions come from.
+type Options struct {
+	Seed  uint64
+	Count Count // required by tasks of a given length
+
+	// Data is the user's folder, or the one file that a task reads.
+	Data string
+
+	// Exemplars is a JSON file, an array of {"question", "answer"}: the solved examples that stand
+	// before a question of GSM8K. Without it there are none.
+	Exemplars string
+}
+
+// lengthRule says whether a task's name may be followed by a length in tokens.
+type lengthRule int
+
+const (
+	noLength lengthRule = iota
+	lengthAllowed
+	lengthRequired
+)
+
+// maker is an entry of the list of tasks.
+type maker struct {
+	name   string
+	length lengthRule
+	make   func(length int, o Options) (Task, error)
+}
+
+// makers lists the tasks in the order of [Names].
+func makers() []maker {
+	return smallMakers()
+}
+
+// Names lists the tasks that [New] knows, without their lengths.
+func Names() []string {
+	var names []string
+	for _, m := range makers() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// maxLength bounds the length of a prompt. It is far above what any model takes; it keeps a
+// mistyped length from filling the memory.
+const maxLength = 1 << 22
+
+// New makes the task of a spec: a name from [Names], and for tasks of a given length "@" and the
+// number of tokens, such as "retrieval@1024", "lists@600", "gsm8k" or "ruler/vt@4096". The length
+// of a built-in task is that of its prompt, the length of a RULER task that of prompt and answer
+// together, as RULER has it.
+//
+// Files are read here, and sample 0 is made once, so that what can go wrong goes wrong now.
+func New(spec string, o Options) (Task, error) {
+	name, length, err := parseSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(makers(), func(m maker) bool { return m.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("task: %q: no task %q; there are %s", spec, name, strings.Join(Names(), ", "))
+	}
+	m := makers()[i]
+	switch {
+	case m.length == noLength && length > 0:
+		return nil, fmt.Errorf("task: %q: %s has no length", spec, name)
+	case m.length == lengthRequired && length == 0:
+		return nil, fmt.Errorf("task: %q: want a length in tokens, such as %s@4096", spec, name)
+	case length > 0 && o.Count == nil:
+		return nil, fmt.Errorf("task: %q: a length in tokens needs a tokenizer that counts them", spec)
+	}
+	t, err := m.make(length, o)
+	if err != nil {
+		return nil, fmt.Errorf("task: %s: %w", spec, err)
+	}
+	if _, err := t.Sample(0); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func parseSpec(spec string) (name string, length int, err error) {
+	name, tokens, given := strings.Cut(spec, "@")
+	if !given {
+		return name, 0, nil
+	}
+	length, err = strconv.Atoi(tokens)
+	if err != nil || length < 1 || length > maxLength {
+		return "", 0, fmt.Errorf("task: %q: length %q, want a number of tokens from 1 to %d", spec, tokens, maxLength)
+	}
+	return name, length, nil
+}
+
+// resultName is the name of a task with a length in results.
+func resultName(name string, length int) string {
+	name = strings.ReplaceAll(name, "/", "-")
+	if length == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, length)
+}
+
+// stream returns the random numbers of one sample. Samples, tasks and seeds have streams that have
+// nothing to do with one another.
+func stream(seed uint64, task string, sample int) *rand.Rand {
+	var key [32]byte
+	name := sha256.Sum256([]byte(task))
+	copy(key[16:], name[:])
+	binary.LittleEndian.PutUint64(key[0:], seed)
+	binary.LittleEndian.PutUint64(key[8:], uint64(sample))
+	return rand.New(rand.NewChaCha8(key))
+}
+
+// choose returns a random element.
+func choose[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// chooseDistinct returns n different elements of from in random order.
+func chooseDistinct[T any](r *rand.Rand, from []T, n int) []T {
+	order := r.Perm(len(from))[:n]
+	out := make([]T, n)
+	for i, j := range order {
+		out[i] = from[j]
+	}
+	return out
+}
+
+// checkIndex is the error of Sample for an index outside [0, n).
+func checkIndex(task string, i, n int) error {
+	if i < 0 || i >= n {
+		return fmt.Errorf("task: %s: sample %d of %d", task, i, n)
+	}
+	return nil
+}
