@@ -66,11 +66,22 @@ type Options struct {
 	Seed  uint64
 	Count Count // required by tasks of a given length
 
-	// Data is the user's folder, or the one file that a task reads.
+	// Data is the user's folder, or the one file that a task reads. In a folder, a task looks for the
+	// first of these names, any of which may be packed with gzip:
+	//
+	//	gsm8k            gsm8k.jsonl, test.jsonl
+	//	humaneval        HumanEval.jsonl.gz, HumanEval.jsonl
+	//	ruler/qa_1       squad.json, dev-v2.0.json
+	//	ruler/qa_2       hotpotqa.json, hotpot_dev_distractor_v1.json
+	//	essay haystacks  PaulGrahamEssays.json ({"text": ...}), all other *.txt
+	//	other RULER      adjectives.txt, nouns.txt, verbs.txt, one word a line, in place of our lists
+	//
+	// Essay haystacks are those of ruler/niah_single_2, niah_single_3, niah_multikey_1,
+	// niah_multivalue and niah_multiquery.
 	Data string
 
 	// Exemplars is a JSON file, an array of {"question", "answer"}: the solved examples that stand
-	// before a question of GSM8K. Without it there are none.
+	// before a question of GSM8K, as turns of the chat. Without it there are none.
 	Exemplars string
 }
 
@@ -92,7 +103,10 @@ type maker struct {
 
 // makers lists the tasks in the order of [Names].
 func makers() []maker {
-	return smallMakers()
+	return slices.Concat(smallMakers(), []maker{
+		{"gsm8k", noLength, makeGSM8K},
+		{"humaneval", noLength, makeHumanEval},
+	}, rulerMakers())
 }
 
 // Names lists the tasks that [New] knows, without their lengths.

@@ -1,0 +1,176 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// documentQA are questions about one or more of many documents.
+type documentQA struct {
+	documents []string // sorted, each once
+	questions []documentQuestion
+}
+
+type documentQuestion struct {
+	question string
+	answers  []string
+	gold     []string // documents that belong to the question: all are shown
+	filler   []string // documents that are shown before others
+}
+
+// makeDocumentQA is question answering among documents that do not matter. The questions come in
+// the order of the file.
+func makeDocumentQA(t *ruler, o Options, read func(source) ([]documentQuestion, error), names ...string) error {
+	path, err := find(o.Data, names...)
+	if err != nil {
+		return err
+	}
+	file, err := openSource(path)
+	if err != nil {
+		return err
+	}
+	qa := documentQA{}
+	if qa.questions, err = read(file); err != nil {
+		return err
+	}
+	most := 0
+	for _, q := range qa.questions {
+		qa.documents = append(append(qa.documents, q.gold...), q.filler...)
+		most = max(most, len(q.gold))
+	}
+	slices.Sort(qa.documents)
+	qa.documents = slices.Compact(qa.documents)
+	t.genLength, t.score, t.samples = qaGenLength, matchPart, len(qa.questions)
+	t.size = textSize{max(10, most), 10, max(10, most, len(qa.documents))}
+	t.text = qa.text
+	return nil
+}
+
+// text shows n documents, or all there are if they are fewer.
+func (qa documentQA) text(r *rand.Rand, i, n int) rulerText {
+	q := qa.questions[i]
+	shown := slices.Clone(q.gold)
+	if more := n - len(shown); more < len(q.filler) {
+		shown = append(shown, chooseDistinct(r, q.filler, more)...)
+	} else {
+		shown = append(shown, q.filler...)
+		known := map[string]bool{}
+		for _, d := range shown {
+			known[d] = true
+		}
+		for _, j := range r.Perm(len(qa.documents)) {
+			if len(shown) >= n {
+				break
+			}
+			if d := qa.documents[j]; !known[d] {
+				shown = append(shown, d)
+			}
+		}
+	}
+	r.Shuffle(len(shown), func(i, j int) { shown[i], shown[j] = shown[j], shown[i] })
+	for i, d := range shown {
+		shown[i] = fmt.Sprintf("Document %d:\n%s", i+1, d)
+	}
+	const instruction = "Answer the question based on the given documents. Only give me the answer and do not output any other words."
+	return rulerText{
+		prompt: instruction + "\n\nThe following are given documents.\n\n" + strings.Join(shown, "\n\n") +
+			"\n\n" + instruction + "\n\nQuestion: " + q.question,
+		prefix:  " Answer:",
+		answers: q.answers,
+	}
+}
+
+// readSQuAD reads the questions of SQuAD 2.0 that have an answer. The other paragraphs of an article
+// are the filler of its questions.
+func readSQuAD(file source) ([]documentQuestion, error) {
+	var questions []documentQuestion
+	err := file.elements("data", func(begin, end int) error {
+		var article struct {
+			Paragraphs []struct {
+				Context string
+				QAs     []struct {
+					Question   string
+					Answers    []struct{ Text string }
+					Impossible bool `json:"is_impossible"`
+				} `json:"qas"`
+			}
+		}
+		if err := file.decode(begin, end, &article); err != nil {
+			return err
+		}
+		var paragraphs []string
+		for _, p := range article.Paragraphs {
+			paragraphs = append(paragraphs, p.Context)
+		}
+		for i, paragraph := range article.Paragraphs {
+			filler := slices.DeleteFunc(slices.Clone(paragraphs), func(text string) bool { return text == paragraph.Context })
+			for _, q := range paragraph.QAs {
+				if q.Impossible {
+					continue
+				}
+				var answers []string
+				for _, a := range q.Answers {
+					answers = append(answers, a.Text)
+				}
+				question := documentQuestion{q.Question, answers, []string{paragraph.Context}, filler}
+				if err := question.check(); err != nil {
+					return file.errorf(begin, "paragraph %d of this article: %w", i, err)
+				}
+				questions = append(questions, question)
+			}
+		}
+		return nil
+	})
+	if err == nil && len(questions) == 0 {
+		err = file.errorf(0, "no questions with answers")
+	}
+	return questions, err
+}
+
+// readHotpotQA reads the development set of HotpotQA with distractors.
+func readHotpotQA(file source) ([]documentQuestion, error) {
+	var questions []documentQuestion
+	err := file.elements("", func(begin, end int) error {
+		var q struct {
+			Question, Answer string
+			Context          [][]json.RawMessage // title, array of sentences
+		}
+		if err := file.decode(begin, end, &q); err != nil {
+			return err
+		}
+		question := documentQuestion{question: q.Question, answers: []string{q.Answer}}
+		for i, passage := range q.Context {
+			var title string
+			var sentences []string
+			if len(passage) != 2 || json.Unmarshal(passage[0], &title) != nil || json.Unmarshal(passage[1], &sentences) != nil {
+				return file.errorf(begin, "passage %d of this question is not a title and an array of sentences", i)
+			}
+			question.gold = append(question.gold, title+"\n"+strings.Join(sentences, ""))
+		}
+		if err := question.check(); err != nil {
+			return file.errorf(begin, "%w", err)
+		}
+		questions = append(questions, question)
+		return nil
+	})
+	if err == nil && len(questions) == 0 {
+		err = file.errorf(0, "no questions")
+	}
+	return questions, err
+}
+
+func (q documentQuestion) check() error {
+	switch {
+	case q.question == "":
+		return errors.New("a question is missing or empty")
+	case len(q.answers) == 0 || slices.Contains(q.answers, ""):
+		return errors.New("an answer is missing or empty")
+	case len(q.gold) == 0 || slices.Contains(q.gold, ""):
+		return errors.New("the context is missing or empty")
+	}
+	return nil
+}
