@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -14,37 +15,44 @@ type piece struct {
 	answer string // behind a space, as it follows the text; empty for sentences
 }
 
-// heldOutChunk is how many texts heldout.py makes from one seed.
-const heldOutChunk = 10_000
-
-// heldOut makes count texts of one kind as train/heldout.py does, once, when they are first
-// needed.
-func heldOut(kind string, count int, make1 func(r *pyRandom, i int) piece) func() []piece {
+// heldOut makes count texts of one kind, chunk of them from one seed, as train/heldout.py does: once,
+// when they are first needed.
+func heldOut(kind string, count, chunk int, text func(r *pyRandom, i int) piece) func() []piece {
 	return sync.OnceValue(func() []piece {
 		pieces := make([]piece, count)
 		var r *pyRandom
 		for i := range pieces {
-			if i == 0 || kind != "needles" && i%heldOutChunk == 0 { // needles are made key by key, from one seed
+			if i%chunk == 0 {
 				r = newPyRandom(fmt.Sprintf("held out %s %d", kind, i))
 			}
-			pieces[i] = make1(r, i)
+			pieces[i] = text(r, i)
 		}
 		return pieces
 	})
 }
 
-// needlesPerKey is how many magic numbers each key has.
-const needlesPerKey = 100
+const (
+	heldOutChunk = 10_000
+	perKey       = 100 // sentences of each key, for the kinds that are made key by key
+)
 
 var (
-	heldOutArithmetic1 = heldOut("arithmetic1", 10_000, func(r *pyRandom, _ int) piece { return asked(arithmeticQuestion(r, 1)) })
-	heldOutArithmetic2 = heldOut("arithmetic2", 20_000, func(r *pyRandom, _ int) piece { return asked(arithmeticQuestion(r, 2)) })
-	heldOutLists       = heldOut("lists", 20_000, func(r *pyRandom, _ int) piece { return asked(listQuestion(r)) })
-	heldOutFiller      = heldOut("filler", 10_000, func(r *pyRandom, _ int) piece { return piece{text: " " + filler(r)} })
-	heldOutNeedles     = heldOut("needles", needlesPerKey*len(magicKeys), func(r *pyRandom, i int) piece {
-		return piece{text: " " + magicNumber(r, magicKeys[i/needlesPerKey])}
+	heldOutArithmetic1 = heldOut("arithmetic1", 10_000, heldOutChunk, func(r *pyRandom, _ int) piece { return asked(arithmeticQuestion(r, 1)) })
+	heldOutArithmetic2 = heldOut("arithmetic2", 20_000, heldOutChunk, func(r *pyRandom, _ int) piece { return asked(arithmeticQuestion(r, 2)) })
+	heldOutLists       = heldOut("lists", 20_000, heldOutChunk, func(r *pyRandom, _ int) piece { return asked(listQuestion(r)) })
+	heldOutFiller      = heldOut("filler", 10_000, heldOutChunk, func(r *pyRandom, _ int) piece { return piece{text: " " + filler(r)} })
+	heldOutNeedles     = heldOut("needles", perKey*len(magicKeys), perKey*len(magicKeys), func(r *pyRandom, i int) piece {
+		return piece{text: " " + needleSentence(magicKeys[i/perKey], magicNumber(r))}
+	})
+	heldOutAssignments = heldOut("assignments", perKey*len(magicKeys), perKey*len(magicKeys), func(r *pyRandom, i int) piece {
+		return piece{text: " " + assignmentSentence(magicKeys[i/perKey], magicNumber(r))}
 	})
 )
+
+// ofKey returns those of one key among sentences that are made key by key.
+func ofKey(sentences []piece, key string) []piece {
+	return sentences[slices.Index(magicKeys, key)*perKey:][:perKey]
+}
 
 // asked puts a question into the form that the small models know.
 func asked(question, answer string) piece {

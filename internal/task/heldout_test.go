@@ -13,8 +13,9 @@ func TestPyRandom(t *testing.T) {
 	}
 }
 
-// TestHeldOutTexts: the SHA-256 of every kind's texts, one a line, as data.make_texts of
-// train/data.py makes them for the sizes and the seed of train/heldout.py.
+// TestHeldOutTexts: the SHA-256 of every kind's texts with their answers, one a line, as
+// data.make_texts of train/data.py makes them for the sizes and the seed of train/heldout.py.
+// (Needles and assignments without what follows them there: it is made from the same number.)
 func TestHeldOutTexts(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
@@ -26,6 +27,7 @@ func TestHeldOutTexts(t *testing.T) {
 		{"lists", heldOutLists, "2d7e8567164f78baeb2b977b6164054467da58e5632b804171cd3a07a1b4fcd1"},
 		{"filler", heldOutFiller, "d11722a3c6da011b75d704d11502334bf249e98e4624c8220a6effd82ccf6f90"},
 		{"needles", heldOutNeedles, "767fdd753c2541bcd207e32cc07ff715940baa77ec7cc9bb77322a574016f143"},
+		{"assignments", heldOutAssignments, "493368d7d9a9eed462a3220eaf87217545082e0d79567c6f37e3aa7b3f10dd92"},
 	} {
 		sum := sha256.New()
 		for _, p := range c.pieces() {

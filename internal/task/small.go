@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -34,13 +35,17 @@ func smallMakers() []maker {
 			return &small{name, length, o.Seed, memo(o.Count), prompt, correct}, nil
 		}}
 	}
-	retrieval := func(length int, o Options) (Task, error) {
-		return &small{"retrieval", length, o.Seed, memo(o.Count), hiddenNumbers, sameText}, nil
+	inText := func(name string, prompt func(*rand.Rand, int, func(string) int) (piece, bool)) maker {
+		return maker{name, lengthRequired, func(length int, o Options) (Task, error) {
+			return &small{name, length, o.Seed, memo(o.Count), prompt, sameText}, nil
+		}}
 	}
 	draw1 := func(r *rand.Rand) piece { return choose(r, heldOutArithmetic1()) }
 	draw2 := func(r *rand.Rand) piece { return choose(r, heldOutArithmetic2()) }
 	return []maker{
-		{"retrieval", lengthRequired, retrieval},
+		inText("retrieval", retrieval),
+		inText("multiquery", multiquery),
+		inText("tracking", tracking),
 		one("lists", func(r *rand.Rand) piece { return choose(r, heldOutLists()) }, sameText),
 		one("arithmetic", func(r *rand.Rand) piece { return choose(r, []func(*rand.Rand) piece{draw1, draw2})(r) }, sameResult),
 		one("arithmetic1", draw1, sameResult),
@@ -114,21 +119,77 @@ func fewShot(r *rand.Rand, draw func(*rand.Rand) piece, length int, tokens func(
 	return piece{}, false
 }
 
-// mostNeedles is how many numbers a text hides at most.
-const mostNeedles = 6
+// The most that a text hides.
+const (
+	mostNeedles = 6 // magic numbers
+	mostAsked   = 4 // of them in one question
+	mostChains  = 4 // chains of assignments
+	mostNames   = 5 // names in a chain
+)
 
-// hiddenNumbers makes a prompt of filler sentences with one to six magic numbers among them, and a
-// question about one. It fails if the sentences drawn do not fill the given length.
-func hiddenNumbers(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
-	const begin = "Text:"
+// retrieval asks for one of one to six magic numbers in a text.
+func retrieval(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
 	keys := chooseDistinct(r, magicKeys, 1+r.IntN(mostNeedles))
-	question := "\n" + asked(magicQuestion(keys[0]), "").text
-	room := length - tokens(begin) - tokens(question)
-	var needles []string
-	for _, key := range keys {
-		first := slices.Index(magicKeys, key) * needlesPerKey
-		needles = append(needles, choose(r, heldOutNeedles()[first:first+needlesPerKey]).text)
-		room -= tokens(needles[len(needles)-1])
+	needles := drawNeedles(r, keys)
+	question := asked(magicQuestion(keys[0]), "")
+	return inText(r, length, tokens, needles, piece{question.text, needles[0][0]})
+}
+
+// multiquery asks for two to four of four to six magic numbers in a text.
+func multiquery(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+	keys := chooseDistinct(r, magicKeys, mostAsked+r.IntN(mostNeedles-mostAsked+1))
+	needles := drawNeedles(r, keys)
+	n := 2 + r.IntN(mostAsked-1)
+	var values []string
+	for _, needle := range needles[:n] {
+		values = append(values, lastWord(needle[0]))
+	}
+	return inText(r, length, tokens, needles, asked(multiqueryQuestion(keys[:n]), strings.Join(values, ", ")+"."))
+}
+
+// tracking asks for all names of one of two to four chains of two to five names in a text.
+func tracking(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+	keys := chooseDistinct(r, magicKeys, mostChains*mostNames)
+	var chains [][]string
+	var question piece
+	numbers := map[string]bool{}
+	for i := range 2 + r.IntN(mostChains-1) {
+		names := keys[i*mostNames:][:2+r.IntN(mostNames-1)]
+		first := choose(r, ofKey(heldOutAssignments(), names[0]))
+		chain := []string{first.text}
+		for j, name := range names[1:] {
+			chain = append(chain, " "+linkSentence(name, names[j]))
+		}
+		chains = append(chains, chain)
+		number := lastWord(first.text)
+		if i == 0 {
+			question = asked(trackingQuestion(number), strings.Join(names, ", ")+".")
+		}
+		if numbers[number] { // two chains with the number asked for would both be right
+			return piece{}, false
+		}
+		numbers[number] = true
+	}
+	return inText(r, length, tokens, chains, question)
+}
+
+// drawNeedles draws a magic number for every key, each a chain of one sentence.
+func drawNeedles(r *rand.Rand, keys []string) [][]string {
+	needles := make([][]string, len(keys))
+	for i, key := range keys {
+		needles[i] = []string{choose(r, ofKey(heldOutNeedles(), key)).text}
+	}
+	return needles
+}
+
+// inText makes a prompt of filler sentences, with the sentences of every chain hidden among them in
+// order, and a question behind. It fails if the sentences drawn do not fill the given length.
+func inText(r *rand.Rand, length int, tokens func(string) int, chains [][]string, question piece) (piece, bool) {
+	const begin = "Text:"
+	end := "\n" + question.text
+	room := length - tokens(begin) - tokens(end)
+	for _, sentence := range slices.Concat(chains...) {
+		room -= tokens(sentence)
 	}
 	var sentences []string
 	for room > 0 {
@@ -138,21 +199,38 @@ func hiddenNumbers(r *rand.Rand, length int, tokens func(string) int) (piece, bo
 	if room != 0 {
 		return piece{}, false
 	}
-	answer := needles[0]
-	return piece{begin + strings.Join(hide(r, sentences, needles), "") + question, answer}, true
+	return piece{begin + strings.Join(hide(r, sentences, chains), "") + end, question.answer}, true
 }
 
-// hide puts needles among sentences at random places, in random order.
-func hide(r *rand.Rand, sentences, needles []string) []string {
-	at := make([]int, len(needles)) // needle i stands before sentence at[i]
-	for i := range at {
-		at[i] = r.IntN(len(sentences) + 1)
+// hide puts the sentences of chains at random places among others, those of one chain in order.
+func hide(r *rand.Rand, others []string, chains [][]string) []string {
+	type placed struct {
+		at       float64 // from 0 to the number of others
+		sentence string
 	}
-	slices.Sort(at)
-	out := make([]string, 0, len(sentences)+len(needles))
-	for i, j := range r.Perm(len(needles)) {
-		out = append(out, sentences[len(out)-i:at[i]]...)
-		out = append(out, needles[j])
+	var hidden []placed
+	for _, chain := range chains {
+		places := make([]float64, len(chain))
+		for i := range places {
+			places[i] = r.Float64() * float64(len(others)+1)
+		}
+		slices.Sort(places)
+		for i, sentence := range chain {
+			hidden = append(hidden, placed{places[i], sentence})
+		}
 	}
-	return append(out, sentences[len(out)-len(needles):]...)
+	slices.SortStableFunc(hidden, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	var out []string
+	from := 0
+	for _, h := range hidden {
+		to := int(h.at)
+		out = append(append(out, others[from:to]...), h.sentence)
+		from = to
+	}
+	return append(out, others[from:]...)
+}
+
+// lastWord is the last word of a sentence, without its full stop.
+func lastWord(sentence string) string {
+	return strings.TrimSuffix(sentence[strings.LastIndexByte(sentence, ' ')+1:], ".")
 }

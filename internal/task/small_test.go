@@ -3,7 +3,10 @@ package task
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -59,7 +62,9 @@ func sample(t testing.TB, task Task, i int) Sample {
 // heldOutPieces are all held-out texts with their answers.
 var heldOutPieces = sync.OnceValue(func() map[piece]bool {
 	all := map[piece]bool{}
-	for _, pieces := range []func() []piece{heldOutArithmetic1, heldOutArithmetic2, heldOutLists, heldOutFiller, heldOutNeedles} {
+	for _, pieces := range []func() []piece{
+		heldOutArithmetic1, heldOutArithmetic2, heldOutLists, heldOutFiller, heldOutNeedles, heldOutAssignments,
+	} {
 		for _, p := range pieces() {
 			all[p] = true
 		}
@@ -67,50 +72,104 @@ var heldOutPieces = sync.OnceValue(func() map[piece]bool {
 	return all
 })
 
-// parsePrompt takes a prompt of a built-in task apart, and checks that all its parts are held-out
-// texts. It returns the answer.
-func parsePrompt(t *testing.T, prompt string) (answer string) {
+// heldOutAnswers gives the answers by question.
+var heldOutAnswers = sync.OnceValue(func() map[string]string {
+	answers := map[string]string{}
+	for p := range heldOutPieces() {
+		answers[p.text] = p.answer
+	}
+	return answers
+})
+
+// solve takes a prompt of a built-in task apart, checks that all its parts are held-out texts, and
+// returns the answer as a reader of the prompt would find it.
+func solve(t *testing.T, prompt string) (answer string) {
 	t.Helper()
-	known := heldOutPieces()
+	prompt, ok := strings.CutSuffix(prompt, "\nA:")
+	if !ok {
+		t.Fatalf("%q does not end in a question", prompt)
+	}
 	if text, ok := strings.CutPrefix(prompt, "Text:"); ok {
-		text, question, ok := strings.Cut(text, "\nQ: What is the magic number for ")
-		key, end := strings.CutSuffix(question, "?\nA:")
-		if !ok || !end {
-			t.Fatalf("no question in %q", prompt)
-		}
-		for _, sentence := range strings.SplitAfter(text, ".") {
-			if sentence != "" && !known[piece{text: sentence}] {
-				t.Errorf("sentence %q is not held out", sentence)
-			}
-			if strings.Contains(sentence, " for "+key+" is ") {
-				answer = strings.TrimSpace(sentence)
-			}
-		}
-		return answer
+		text, question, _ := strings.Cut(text, "\nQ: ")
+		return solveText(t, text, question)
 	}
-	for _, example := range strings.Split(strings.TrimPrefix(prompt, "Q: "), "\nQ: ") {
-		question, solved, ok := strings.Cut("Q: "+example, "\nA:")
-		if !ok {
-			t.Fatalf("no answer in %q", example)
-		}
-		if answer = solved; answer != "" && !known[piece{question + "\nA:", answer}] {
-			t.Errorf("example %q with answer %q is not held out", question, answer)
+	examples := strings.Split("\n"+prompt, "\nQ: ")[1:]
+	last := len(examples) - 1
+	for _, example := range examples[:last] {
+		question, solved, _ := strings.Cut(example, "\nA:")
+		if !heldOutPieces()[piece{"Q: " + question + "\nA:", solved}] {
+			t.Errorf("example %q is not held out", example)
 		}
 	}
-	if answer != "" {
-		t.Errorf("the question is answered: %q", prompt)
+	answer, ok = heldOutAnswers()["Q: "+examples[last]+"\nA:"]
+	if !ok {
+		t.Errorf("question %q is not held out", examples[last])
 	}
-	last := prompt[strings.LastIndex(prompt, "Q: "):]
-	for p := range known {
-		if p.text == last {
-			return strings.TrimSpace(p.answer)
-		}
-	}
-	t.Errorf("question %q is not held out", last)
-	return ""
+	return strings.TrimSpace(answer)
 }
 
-// TestPromptsOfTraining takes apart the prompts that train/testdata.py wrote: they consist of the
+var (
+	needlePattern     = regexp.MustCompile(`^ The magic number for (\w+) is (\d+)\.$`)
+	assignmentPattern = regexp.MustCompile(`^ The number of (\w+) is (\d+)\.$`)
+	linkPattern       = regexp.MustCompile(`^ The number of (\w+) is that of (\w+)\.$`)
+	askedPattern      = regexp.MustCompile(`^What (?:is|are) the magic numbers? for ((?:\w+, )*\w+)(?: and (\w+))?\?$`)
+	trackedPattern    = regexp.MustCompile(`^Which names have the number (\d+)\?$`)
+)
+
+func solveText(t *testing.T, text, question string) string {
+	t.Helper()
+	magic, number := map[string]string{}, map[string]string{} // by key and by name
+	names := map[string][]string{}                            // by number, in the order of the text
+	name := func(key, value string) {
+		if number[key] != "" || value == "" {
+			t.Errorf("%s has the numbers %q and %q", key, number[key], value)
+		}
+		number[key] = value
+		names[value] = append(names[value], key)
+	}
+	for _, sentence := range strings.SplitAfter(text, ".") {
+		link := linkPattern.FindStringSubmatch(sentence)
+		if sentence != "" && link == nil && !heldOutPieces()[piece{text: sentence}] {
+			t.Errorf("sentence %q is not held out", sentence)
+		}
+		if m := needlePattern.FindStringSubmatch(sentence); m != nil {
+			if magic[m[1]] != "" {
+				t.Errorf("%s has two magic numbers", m[1])
+			}
+			magic[m[1]] = m[2]
+		} else if m := assignmentPattern.FindStringSubmatch(sentence); m != nil {
+			name(m[1], m[2])
+		} else if link != nil {
+			name(link[1], number[link[2]])
+		}
+	}
+	if m := trackedPattern.FindStringSubmatch(question); m != nil {
+		return strings.Join(names[m[1]], ", ") + "."
+	}
+	m := askedPattern.FindStringSubmatch(question)
+	if m == nil {
+		t.Fatalf("question %q", question)
+	}
+	if m[2] == "" {
+		return needleSentence(m[1], number5(t, magic[m[1]]))
+	}
+	var values []string
+	for _, key := range append(strings.Split(m[1], ", "), m[2]) {
+		values = append(values, fmt.Sprint(number5(t, magic[key])))
+	}
+	return strings.Join(values, ", ") + "."
+}
+
+func number5(t *testing.T, digits string) int {
+	t.Helper()
+	n, err := strconv.Atoi(digits)
+	if err != nil || len(digits) != 5 {
+		t.Errorf("number %q", digits)
+	}
+	return n
+}
+
+// TestPromptsOfTraining takes apart the prompts that train/testdata.py wrote. They consist of the
 // same held-out texts, and Score marks their answers as right.
 func TestPromptsOfTraining(t *testing.T) {
 	f, err := os.Open("../tinymodel/testdata/eval.jsonl")
@@ -130,7 +189,7 @@ func TestPromptsOfTraining(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
 			t.Fatal(err)
 		}
-		if answer := parsePrompt(t, q.Prompt); answer != q.Answer {
+		if answer := solve(t, q.Prompt); answer != q.Answer {
 			t.Errorf("%s: answer %q, want %q", q.Task, answer, q.Answer)
 		}
 		name, _, _ := strings.Cut(q.Task, "-")
@@ -149,7 +208,8 @@ func TestPromptsOfTraining(t *testing.T) {
 
 func TestSmallPrompts(t *testing.T) {
 	for _, spec := range []string{
-		"retrieval@64", "retrieval@256", "retrieval@1024", "retrieval@2048", "lists", "lists@300", "lists@1000",
+		"retrieval@64", "retrieval@256", "retrieval@1024", "retrieval@4000", "multiquery@512", "multiquery@4000",
+		"tracking@512", "tracking@4000", "lists", "lists@300", "lists@1000",
 		"arithmetic", "arithmetic1", "arithmetic2", "arithmetic@600", "arithmetic2@1000",
 	} {
 		t.Run(spec, func(t *testing.T) {
@@ -168,7 +228,7 @@ func TestSmallPrompts(t *testing.T) {
 				if got := count(s.Prompt); length > 0 && got != length {
 					t.Errorf("sample %d: %d tokens, want %d", i, got, length)
 				}
-				answer := parsePrompt(t, s.Prompt)
+				answer := solve(t, s.Prompt)
 				if len(s.Answers) != 1 || s.Answers[0] != answer {
 					t.Errorf("answers %q, want %q", s.Answers, answer)
 				}

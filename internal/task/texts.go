@@ -62,7 +62,7 @@ var times = []string{"Then {n} has {a} times as many.", "Soon {n} has {a} times 
 // largestNumber bounds the numbers of an arithmetic problem.
 const largestNumber = 100
 
-// filler is a sentence that says nothing about magic numbers.
+// filler is a sentence that says nothing about what is hidden.
 func filler(r *pyRandom) string {
 	noun, noun2 := r.two(fillerNouns)
 	place, place2 := r.two(places)
@@ -76,13 +76,36 @@ func filler(r *pyRandom) string {
 	).Replace(sentence)
 }
 
-// magicNumber is the hidden sentence, and the answer to magicQuestion(key).
-func magicNumber(r *pyRandom, key string) string {
-	return fmt.Sprintf("The magic number for %s is %d.", key, r.between(10000, 99999))
+func magicNumber(r *pyRandom) int { return r.between(10000, 99999) }
+
+// needleSentence is hidden in a text; it also answers magicQuestion(key).
+func needleSentence(key string, value int) string {
+	return fmt.Sprintf("The magic number for %s is %d.", key, value)
 }
 
 func magicQuestion(key string) string {
 	return fmt.Sprintf("What is the magic number for %s?", key)
+}
+
+// multiqueryQuestion asks for the numbers of two or more keys; they are the answer, in that order.
+func multiqueryQuestion(keys []string) string {
+	last := len(keys) - 1
+	return fmt.Sprintf("What are the magic numbers for %s and %s?", strings.Join(keys[:last], ", "), keys[last])
+}
+
+// assignmentSentence begins a chain of names.
+func assignmentSentence(name string, value int) string {
+	return fmt.Sprintf("The number of %s is %d.", name, value)
+}
+
+// linkSentence gives name the number of other, which the text names first.
+func linkSentence(name, other string) string {
+	return fmt.Sprintf("The number of %s is that of %s.", name, other)
+}
+
+// trackingQuestion asks for the names of a chain; they are the answer, from its beginning.
+func trackingQuestion(value string) string {
+	return fmt.Sprintf("Which names have the number %s?", value)
 }
 
 // listOperations are in the order of train/tasks.py.
