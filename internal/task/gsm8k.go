@@ -17,6 +17,12 @@ type gsm8k struct {
 
 type gsmQuestion struct{ question, result string }
 
+// gsmLine is a question in a file.
+type gsmLine struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
+}
+
 func makeGSM8K(_ int, o Options) (Task, error) {
 	path, err := find(o.Data, "gsm8k.jsonl", "test.jsonl")
 	if err != nil {
@@ -45,7 +51,7 @@ func makeGSM8K(_ int, o Options) (Task, error) {
 func readGSM8K(file source) ([]gsmQuestion, error) {
 	var questions []gsmQuestion
 	err := file.lines(func(begin, end int) error {
-		var line struct{ Question, Answer string }
+		var line gsmLine
 		if err := file.decode(begin, end, &line); err != nil {
 			return err
 		}
@@ -70,7 +76,7 @@ func readGSM8K(file source) ([]gsmQuestion, error) {
 func readExemplars(file source) ([]Turn, error) {
 	var turns []Turn
 	err := file.elements("", func(begin, end int) error {
-		var e struct{ Question, Answer string }
+		var e gsmLine
 		if err := file.decode(begin, end, &e); err != nil {
 			return err
 		}

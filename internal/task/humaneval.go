@@ -34,7 +34,7 @@ func readHumanEval(file source) ([]Sample, error) {
 	err := file.lines(func(begin, end int) error {
 		var line struct {
 			ID       string `json:"task_id"`
-			Prompt   string
+			Prompt   string `json:"prompt"`
 			Solution string `json:"canonical_solution"`
 		}
 		if err := file.decode(begin, end, &line); err != nil {

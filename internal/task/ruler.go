@@ -79,18 +79,18 @@ func (t *ruler) Sample(i int) (Sample, error) {
 	if err := checkIndex(t.Name(), i, t.Len()); err != nil {
 		return Sample{}, err
 	}
-	text := func(n int) rulerText { return t.text(stream(t.seed, t.name, i), i, n) }
-	room := t.length - t.genLength
-	n, err := t.size.largest(room, func(n int) int {
-		made := text(n)
-		return t.count(made.prompt + made.prefix)
-	})
+	n, err := t.size.largest(t.length-t.genLength, func(n int) int { return t.tokens(t.made(i, n)) })
 	if err != nil {
 		return Sample{}, fmt.Errorf("task: %s: sample %d: %w", t.Name(), i, err)
 	}
-	made := text(n)
-	return Sample{ID: strconv.Itoa(i), Prompt: made.prompt, Prefix: made.prefix, Answers: made.answers}, nil
+	text := t.made(i, n)
+	return Sample{ID: strconv.Itoa(i), Prompt: text.prompt, Prefix: text.prefix, Answers: text.answers}, nil
 }
+
+// made is sample i with n parts of haystack.
+func (t *ruler) made(i, n int) rulerText { return t.text(stream(t.seed, t.name, i), i, n) }
+
+func (t *ruler) tokens(text rulerText) int { return t.count(text.prompt + text.prefix) }
 
 func (t *ruler) Score(s Sample, output string) float64 { return t.score(s.Answers, output) }
 

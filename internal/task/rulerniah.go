@@ -170,7 +170,9 @@ func openEssays(data string) ([]string, error) {
 		}
 		text := string(file.text)
 		if filepath.Ext(path) == ".json" {
-			var essays struct{ Text string }
+			var essays struct {
+				Text string `json:"text"`
+			}
 			if err := file.decode(0, len(file.text), &essays); err != nil {
 				return nil, err
 			}

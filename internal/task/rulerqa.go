@@ -11,7 +11,7 @@ import (
 
 // documentQA are questions about one or more of many documents.
 type documentQA struct {
-	documents []string // sorted, each once
+	documents []string
 	questions []documentQuestion
 }
 
@@ -19,12 +19,12 @@ type documentQuestion struct {
 	question string
 	answers  []string
 	gold     []string // documents that belong to the question: all are shown
-	filler   []string // documents that are shown before others
+	filler   []string // documents that are shown before others; may hold those of gold too
 }
 
 // makeDocumentQA is question answering among documents that do not matter. The questions come in
 // the order of the file.
-func makeDocumentQA(t *ruler, o Options, read func(source) ([]documentQuestion, error), names ...string) error {
+func makeDocumentQA(t *ruler, o Options, read func(source) (documentQA, error), names ...string) error {
 	path, err := find(o.Data, names...)
 	if err != nil {
 		return err
@@ -33,13 +33,12 @@ func makeDocumentQA(t *ruler, o Options, read func(source) ([]documentQuestion, 
 	if err != nil {
 		return err
 	}
-	qa := documentQA{}
-	if qa.questions, err = read(file); err != nil {
+	qa, err := read(file)
+	if err != nil {
 		return err
 	}
 	most := 0
 	for _, q := range qa.questions {
-		qa.documents = append(append(qa.documents, q.gold...), q.filler...)
 		most = max(most, len(q.gold))
 	}
 	slices.Sort(qa.documents)
@@ -53,21 +52,21 @@ func makeDocumentQA(t *ruler, o Options, read func(source) ([]documentQuestion, 
 // text shows n documents, or all there are if they are fewer.
 func (qa documentQA) text(r *rand.Rand, i, n int) rulerText {
 	q := qa.questions[i]
-	shown := slices.Clone(q.gold)
-	if more := n - len(shown); more < len(q.filler) {
-		shown = append(shown, chooseDistinct(r, q.filler, more)...)
-	} else {
-		shown = append(shown, q.filler...)
-		known := map[string]bool{}
-		for _, d := range shown {
-			known[d] = true
-		}
-		for _, j := range r.Perm(len(qa.documents)) {
-			if len(shown) >= n {
-				break
-			}
-			if d := qa.documents[j]; !known[d] {
+	var shown []string
+	known := map[string]bool{}
+	show := func(documents []string) {
+		for _, d := range documents {
+			if !known[d] {
+				known[d] = true
 				shown = append(shown, d)
+			}
+		}
+	}
+	show(q.gold)
+	for _, documents := range [][]string{q.filler, qa.documents} {
+		for _, j := range r.Perm(len(documents)) {
+			if len(shown) < n {
+				show(documents[j : j+1])
 			}
 		}
 	}
@@ -86,18 +85,20 @@ func (qa documentQA) text(r *rand.Rand, i, n int) rulerText {
 
 // readSQuAD reads the questions of SQuAD 2.0 that have an answer. The other paragraphs of an article
 // are the filler of its questions.
-func readSQuAD(file source) ([]documentQuestion, error) {
-	var questions []documentQuestion
+func readSQuAD(file source) (documentQA, error) {
+	var qa documentQA
 	err := file.elements("data", func(begin, end int) error {
 		var article struct {
 			Paragraphs []struct {
-				Context string
+				Context string `json:"context"`
 				QAs     []struct {
-					Question   string
-					Answers    []struct{ Text string }
+					Question string `json:"question"`
+					Answers  []struct {
+						Text string `json:"text"`
+					} `json:"answers"`
 					Impossible bool `json:"is_impossible"`
 				} `json:"qas"`
-			}
+			} `json:"paragraphs"`
 		}
 		if err := file.decode(begin, end, &article); err != nil {
 			return err
@@ -106,8 +107,8 @@ func readSQuAD(file source) ([]documentQuestion, error) {
 		for _, p := range article.Paragraphs {
 			paragraphs = append(paragraphs, p.Context)
 		}
+		qa.documents = append(qa.documents, paragraphs...)
 		for i, paragraph := range article.Paragraphs {
-			filler := slices.DeleteFunc(slices.Clone(paragraphs), func(text string) bool { return text == paragraph.Context })
 			for _, q := range paragraph.QAs {
 				if q.Impossible {
 					continue
@@ -116,28 +117,29 @@ func readSQuAD(file source) ([]documentQuestion, error) {
 				for _, a := range q.Answers {
 					answers = append(answers, a.Text)
 				}
-				question := documentQuestion{q.Question, answers, []string{paragraph.Context}, filler}
+				question := documentQuestion{q.Question, answers, []string{paragraph.Context}, paragraphs}
 				if err := question.check(); err != nil {
 					return file.errorf(begin, "paragraph %d of this article: %w", i, err)
 				}
-				questions = append(questions, question)
+				qa.questions = append(qa.questions, question)
 			}
 		}
 		return nil
 	})
-	if err == nil && len(questions) == 0 {
+	if err == nil && len(qa.questions) == 0 {
 		err = file.errorf(0, "no questions with answers")
 	}
-	return questions, err
+	return qa, err
 }
 
 // readHotpotQA reads the development set of HotpotQA with distractors.
-func readHotpotQA(file source) ([]documentQuestion, error) {
-	var questions []documentQuestion
+func readHotpotQA(file source) (documentQA, error) {
+	var qa documentQA
 	err := file.elements("", func(begin, end int) error {
 		var q struct {
-			Question, Answer string
-			Context          [][]json.RawMessage // title, array of sentences
+			Question string              `json:"question"`
+			Answer   string              `json:"answer"`
+			Context  [][]json.RawMessage `json:"context"` // title, array of sentences
 		}
 		if err := file.decode(begin, end, &q); err != nil {
 			return err
@@ -154,13 +156,14 @@ func readHotpotQA(file source) ([]documentQuestion, error) {
 		if err := question.check(); err != nil {
 			return file.errorf(begin, "%w", err)
 		}
-		questions = append(questions, question)
+		qa.questions = append(qa.questions, question)
+		qa.documents = append(qa.documents, question.gold...)
 		return nil
 	})
-	if err == nil && len(questions) == 0 {
+	if err == nil && len(qa.questions) == 0 {
 		err = file.errorf(0, "no questions")
 	}
-	return questions, err
+	return qa, err
 }
 
 func (q documentQuestion) check() error {

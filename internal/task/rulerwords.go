@@ -39,8 +39,7 @@ func makeCommonWords(t *ruler, o Options) error {
 		}
 	}
 	// A list that could be longer, if there were more words, would be an easier task.
-	whole := t.text(stream(t.seed, t.name, 0), 0, t.size.limit)
-	if tokens := t.count(whole.prompt + whole.prefix); tokens <= t.length-t.genLength {
+	if tokens := t.tokens(t.made(0, t.size.limit)); tokens <= t.length-t.genLength {
 		return fmt.Errorf("all %d words make %d tokens of %d: want more in adjectives.txt, nouns.txt and verbs.txt of the data folder",
 			len(words), tokens, t.length-t.genLength)
 	}
