@@ -53,7 +53,7 @@ var rulerTasks = []string{
 // larger text would; as the small models' tokenizer counts, and as words.
 func TestRulerLengths(t *testing.T) {
 	folder := write(t, map[string]string{
-		"essay.txt": strings.Repeat(essayText, 3), "squad.json": squadJSON(2000), "hotpotqa.json": hotpotJSON(200),
+		"essay.txt": strings.Repeat(essayText, 3), "squad.json": squadJSON(1000), "hotpotqa.json": hotpotJSON(200),
 	})
 	for _, name := range rulerTasks {
 		for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestRulerLengths(t *testing.T) {
 			length   int
 		}{
 			{"words", countWords, 1500}, {"words", countWords, 4096},
-			{"small", countSmall(t), 2500}, {"small", countSmall(t), 6000},
+			{"small", countSmall(t), 2500}, {"small", countSmall(t), 5000},
 		} {
 			t.Run(fmt.Sprintf("%s/%s-%d", name, c.counting, c.length), func(t *testing.T) {
 				spec := fmt.Sprintf("ruler/%s@%d", name, c.length)
@@ -165,7 +165,7 @@ func TestNiahAnswersAreInTheText(t *testing.T) {
 	for _, v := range niahVariants {
 		t.Run(v.name, func(t *testing.T) {
 			task := newTask(t, "ruler/"+v.name+"@1200", Options{Seed: 5, Count: countWords, Data: folder})
-			for i := range 20 {
+			for i := range 8 {
 				s := sample(t, task, i)
 				lines := strings.Split(s.Prompt, "\n")
 				question := lines[len(lines)-1]

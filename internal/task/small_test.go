@@ -207,10 +207,10 @@ func TestPromptsOfTraining(t *testing.T) {
 }
 
 func TestSmallPrompts(t *testing.T) {
+	const samples = 5
 	for _, spec := range []string{
-		"retrieval@64", "retrieval@256", "retrieval@1024", "retrieval@4000", "multiquery@512", "multiquery@4000",
-		"tracking@512", "tracking@4000", "lists", "lists@300", "lists@1000",
-		"arithmetic", "arithmetic1", "arithmetic2", "arithmetic@600", "arithmetic2@1000",
+		"retrieval@64", "retrieval@256", "retrieval@4000", "multiquery@512", "tracking@512", "tracking@4000",
+		"lists", "lists@300", "arithmetic", "arithmetic1", "arithmetic2", "arithmetic@600",
 	} {
 		t.Run(spec, func(t *testing.T) {
 			count := countSmall(t)
@@ -222,7 +222,7 @@ func TestSmallPrompts(t *testing.T) {
 			other := newTask(t, spec, Options{Seed: 8, Count: count})
 			same := newTask(t, spec, Options{Seed: 7, Count: count})
 			texts := map[string]bool{}
-			for i := range 10 {
+			for i := range samples {
 				s := sample(t, task, i)
 				texts[s.Prompt] = true
 				if got := count(s.Prompt); length > 0 && got != length {
@@ -242,8 +242,8 @@ func TestSmallPrompts(t *testing.T) {
 					t.Errorf("sample %d is the same with another seed", i)
 				}
 			}
-			if len(texts) != 10 {
-				t.Errorf("%d different prompts of 10", len(texts))
+			if len(texts) != samples {
+				t.Errorf("%d different prompts of %d", len(texts), samples)
 			}
 		})
 	}
