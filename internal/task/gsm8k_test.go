@@ -73,11 +73,11 @@ func TestGSM8KFileErrors(t *testing.T) {
 		{"\n \n", "f:1:1: no questions"},
 		{good + "{", "f:2:1: unexpected end"},
 		{good + `{"question": "ä", answer: 1}`, "f:2:19: invalid character 'a'"},
-		{good + "\n" + `{"question": 1}`, `f:3:14: "question" is a JSON number`},
+		{good + "\n" + `{"question": 1}`, `f:3:14: "question" is a JSON number, want string`},
 		{good + `{"answer": "#### 2"}`, `f:2:1: "question" is missing`},
 		{good + `{"question": "1 + 1?", "answer": "2"}`, `f:2:1: "answer" does not end in "#### "`},
 		{good + `{"question": "1 + 1?", "answer": "#### two"}`, `f:2:1: "answer" does not end`},
-		{good + `[]`, "f:2:1: "},
+		{good + `[]`, "f:2:1: it is a JSON array, want object"},
 		{good + "\"ab\xff\"", "f:2:4: byte 0xff is not valid UTF-8"},
 		{"\x1f\x8bnothing", "f: "},
 	} {

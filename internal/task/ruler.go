@@ -1,7 +1,6 @@
 package task
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -94,15 +93,13 @@ func (t *ruler) tokens(text rulerText) int { return t.count(text.prompt + text.p
 
 func (t *ruler) Score(s Sample, output string) float64 { return t.score(s.Answers, output) }
 
-var errTooShort = errors.New("too short a length")
-
 // largest returns a size whose text costs at most room tokens, while the next one costs more or
 // is beyond the limit. Costs are nearly linear in the size, so it guesses along a line.
 func (s textSize) largest(room int, cost func(n int) int) (int, error) {
 	steps := (s.limit - s.start) / s.step
 	low, lowCost := 0, cost(s.start) // in steps
 	if lowCost > room {
-		return 0, fmt.Errorf("%w: the shortest text takes %d tokens, there is room for %d", errTooShort, lowCost, room)
+		return 0, fmt.Errorf("the shortest text takes %d tokens, there is room for %d", lowCost, room)
 	}
 	high := steps + 1 // the fewest that are known to be too many
 	for guess := 1; low+1 < high; {

@@ -42,6 +42,13 @@ func (v niah) make(t *ruler, o Options) error {
 	if err != nil {
 		return err
 	}
+	need := v.keys
+	if v.haystack == "needle" {
+		need += t.length // a line takes more than a token
+	}
+	if pairs := len(words.adjectives) * len(words.nouns); v.key == "words" && pairs < 2*need {
+		return fmt.Errorf("%d pairs of the adjectives and nouns in %s; want at least %d", pairs, o.Data, 2*need)
+	}
 	var essay []string
 	t.genLength = niahGenLength
 	t.size = textSize{25, 25, t.length}

@@ -79,14 +79,13 @@ const (
 // makeFrequentWords is frequent words extraction: random words, the one of rank r as often as Zipf's
 // law with exponent 2 says. The most frequent is dots; the next three are asked for.
 func makeFrequentWords(t *ruler, _ Options) error {
-	// Fewer words would give ranks 4 and 5 the same count.
-	const leastWords, leastVocabulary = 53, 5
+	const leastWords = 53 // fewer would give ranks 4 and 5 the same count
 	t.genLength = fweGenLength
 	room := t.length - t.genLength
 	vocabulary := t.length / 50
 	t.size = textSize{room / codedLetters, max(room/32, 1), 2 * t.length}
-	if t.size.start < leastWords || vocabulary < leastVocabulary {
-		return fmt.Errorf("%w: want at least %d tokens", errTooShort, leastWords*codedLetters+t.genLength)
+	if t.size.start < leastWords {
+		return fmt.Errorf("want at least %d tokens", leastWords*codedLetters+t.genLength)
 	}
 	t.text = func(r *rand.Rand, _, n int) rulerText {
 		words := []string{"..."}

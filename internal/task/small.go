@@ -18,15 +18,19 @@ type small struct {
 	name    string
 	length  int // of the prompt in tokens; 0 for a single question
 	seed    uint64
-	tokens  func(string) int
-	prompt  func(r *rand.Rand, length int, tokens func(string) int) (piece, bool)
+	tokens  Count
+	prompt  prompter
 	correct func(output, answer string) bool
 }
+
+// prompter draws a prompt that ends in a question, with its answer. It fails if what it drew is not
+// of the given length.
+type prompter func(r *rand.Rand, length int, tokens Count) (p piece, ok bool)
 
 func smallMakers() []maker {
 	one := func(name string, draw func(*rand.Rand) piece, correct func(output, answer string) bool) maker {
 		return maker{name, lengthAllowed, func(length int, o Options) (Task, error) {
-			prompt := func(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+			prompt := func(r *rand.Rand, length int, tokens Count) (piece, bool) {
 				if length == 0 {
 					return draw(r), true
 				}
@@ -35,7 +39,7 @@ func smallMakers() []maker {
 			return &small{name, length, o.Seed, memo(o.Count), prompt, correct}, nil
 		}}
 	}
-	inText := func(name string, prompt func(*rand.Rand, int, func(string) int) (piece, bool)) maker {
+	inText := func(name string, prompt prompter) maker {
 		return maker{name, lengthRequired, func(length int, o Options) (Task, error) {
 			return &small{name, length, o.Seed, memo(o.Count), prompt, sameText}, nil
 		}}
@@ -85,27 +89,25 @@ func (t *small) Score(s Sample, output string) float64 {
 	return 0
 }
 
-// memo counts every short text once: prompts are put together from the same pieces again and
-// again.
-func memo(count Count) func(string) int {
+// memo counts every short text once: prompts are put together from the same pieces again and again.
+// No text is free, so that a prompt of some length is always full in the end.
+func memo(count Count) Count {
+	const short = 400 // bytes
 	var known sync.Map
 	return func(text string) int {
-		const short = 400
-		if len(text) > short {
-			return count(text)
-		}
 		if n, ok := known.Load(text); ok {
 			return n.(int)
 		}
-		n := count(text)
-		known.Store(text, n)
+		n := max(count(text), 1)
+		if len(text) <= short {
+			known.Store(text, n)
+		}
 		return n
 	}
 }
 
-// fewShot makes a prompt of solved examples and a question. It fails if no question of the stream
-// drawn ends at the given length.
-func fewShot(r *rand.Rand, draw func(*rand.Rand) piece, length int, tokens func(string) int) (piece, bool) {
+// fewShot makes a prompt of solved examples and a question.
+func fewShot(r *rand.Rand, draw func(*rand.Rand) piece, length int, tokens Count) (piece, bool) {
 	var before strings.Builder
 	for used := 0; used < length; {
 		p := draw(r)
@@ -128,7 +130,7 @@ const (
 )
 
 // retrieval asks for one of one to six magic numbers in a text.
-func retrieval(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+func retrieval(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	keys := chooseDistinct(r, magicKeys, 1+r.IntN(mostNeedles))
 	needles := drawNeedles(r, keys)
 	question := asked(magicQuestion(keys[0]), "")
@@ -136,7 +138,7 @@ func retrieval(r *rand.Rand, length int, tokens func(string) int) (piece, bool) 
 }
 
 // multiquery asks for two to four of four to six magic numbers in a text.
-func multiquery(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+func multiquery(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	keys := chooseDistinct(r, magicKeys, mostAsked+r.IntN(mostNeedles-mostAsked+1))
 	needles := drawNeedles(r, keys)
 	n := 2 + r.IntN(mostAsked-1)
@@ -148,7 +150,7 @@ func multiquery(r *rand.Rand, length int, tokens func(string) int) (piece, bool)
 }
 
 // tracking asks for all names of one of two to four chains of two to five names in a text.
-func tracking(r *rand.Rand, length int, tokens func(string) int) (piece, bool) {
+func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	keys := chooseDistinct(r, magicKeys, mostChains*mostNames)
 	var chains [][]string
 	var question piece
@@ -183,8 +185,8 @@ func drawNeedles(r *rand.Rand, keys []string) [][]string {
 }
 
 // inText makes a prompt of filler sentences, with the sentences of every chain hidden among them in
-// order, and a question behind. It fails if the sentences drawn do not fill the given length.
-func inText(r *rand.Rand, length int, tokens func(string) int, chains [][]string, question piece) (piece, bool) {
+// order, and a question behind.
+func inText(r *rand.Rand, length int, tokens Count, chains [][]string, question piece) (piece, bool) {
 	const begin = "Text:"
 	end := "\n" + question.text
 	room := length - tokens(begin) - tokens(end)

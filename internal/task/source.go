@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -113,9 +115,24 @@ func (s source) decode(begin, end int, into any) error {
 		offset = syntax.Offset
 	case errors.As(err, &mismatch):
 		offset = mismatch.Offset
-		err = fmt.Errorf("%q is a JSON %s", mismatch.Field, mismatch.Value)
+		err = mismatched(mismatch)
 	}
 	return s.errorf(begin+min(max(int(offset)-1, 0), end-begin), "%w", err)
+}
+
+func mismatched(e *json.UnmarshalTypeError) error {
+	name := "it"
+	if e.Field != "" {
+		name = strconv.Quote(e.Field)
+	}
+	want := e.Type.Kind().String()
+	switch e.Type.Kind() {
+	case reflect.Struct:
+		want = "object"
+	case reflect.Slice:
+		want = "array"
+	}
+	return fmt.Errorf("%s is a JSON %s, want %s", name, e.Value, want)
 }
 
 // lines calls each with the begin and end of every line that is not blank.

@@ -117,7 +117,7 @@ func TestNewErrors(t *testing.T) {
 		{"lists@99999999999999999999", Options{Count: countWords}, "from 1 to"},
 		{"lists@1", Options{Count: countWords}, "no prompt of 1 tokens"},
 		{"retrieval@3", Options{Count: countWords}, "no prompt of 3 tokens"},
-		{"ruler/vt@100", Options{Count: countWords}, "too short a length"},
+		{"ruler/vt@100", Options{Count: countWords}, "the shortest text takes"},
 		{"ruler/fwe@100", Options{Count: countWords}, "want at least"},
 		{"ruler/cwe@1000000", Options{Count: countWords}, "want more in adjectives.txt"},
 		{"gsm8k", Options{}, "needs data: want a folder with gsm8k.jsonl or test.jsonl"},
@@ -131,6 +131,7 @@ func TestNewErrors(t *testing.T) {
 		{"ruler/qa_2@900", Options{Count: countWords, Data: filepath.Join(folder, "squad.json")}, "squad.json:1:1: "},
 		{"gsm8k", Options{Data: folder, Exemplars: filepath.Join(folder, "squad.json")}, "squad.json:1:1: want a JSON array"},
 		{"ruler/niah_single_1@900", Options{Count: countWords, Data: write(t, map[string]string{"nouns.txt": " \n"})}, "nouns.txt: no words"},
+		{"ruler/niah_multikey_2@900", Options{Count: countWords, Data: write(t, map[string]string{"nouns.txt": "a b"})}, "want at least 1802"},
 	} {
 		task, err := New(c.spec, c.o)
 		if err == nil || task != nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "task: ") {
