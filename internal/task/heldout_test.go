@@ -3,13 +3,31 @@ package task
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"testing"
 )
 
-// TestPyRandom: random.Random("held out").getrandbits(32) in CPython 3.
+// TestPyRandom: what random.Random of CPython 3.11 gives for the same seeds.
 func TestPyRandom(t *testing.T) {
 	if got := newPyRandom("held out").uint32(); got != 2749385560 {
 		t.Errorf("first output %d, want 2749385560", got)
+	}
+	r := newPyRandom("a seed that is longer than one word of the key")
+	for range 1300 { // more than two times the state
+		r.uint32()
+	}
+	if a, b := r.uint32(), r.between(10000, 99999); a != 270035966 || b != 59325 {
+		t.Errorf("later outputs %d and %d, want 270035966 and 59325", a, b)
+	}
+	r = newPyRandom("two")
+	for _, c := range []struct{ n, first, second int }{{2, 1, 0}, {20, 6, 15}, {21, 0, 3}, {22, 2, 5}, {100, 58, 57}} {
+		var from []string
+		for i := range c.n {
+			from = append(from, strconv.Itoa(i))
+		}
+		if a, b := r.two(from); a != strconv.Itoa(c.first) || b != strconv.Itoa(c.second) {
+			t.Errorf("two of %d: %s and %s, want %d and %d", c.n, a, b, c.first, c.second)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -284,19 +285,12 @@ func TestVariableTrackingChain(t *testing.T) {
 	}
 }
 
-// TestWordFrequencies counts the words of the lists: those asked for stand out.
-func TestWordFrequencies(t *testing.T) {
-	frequencies := func(words []string) map[string]int {
-		n := map[string]int{}
-		for _, w := range words {
-			n[w]++
-		}
-		return n
-	}
+// TestCommonWords counts the words of the lists: those asked for stand out.
+func TestCommonWords(t *testing.T) {
 	for _, c := range []struct {
-		length                                     int
-		example, exampleOther, common, other, most int
-	}{{3000, 3, 1, 6, 1, 10}, {6000, 10, 3, 30, 3, 10}} {
+		length                               int
+		example, exampleOther, common, other int
+	}{{3000, 3, 1, 6, 1}, {6000, 10, 3, 30, 3}} {
 		s := sample(t, newTask(t, fmt.Sprintf("ruler/cwe@%d", c.length), Options{Count: countSmall(t)}), 0)
 		example, text, _ := strings.Cut(s.Prompt, "\nBelow")
 		for _, list := range []struct {
@@ -330,21 +324,35 @@ func TestWordFrequencies(t *testing.T) {
 			t.Errorf("example %q, answers %q", example, s.Answers)
 		}
 	}
-	for _, length := range []int{700, 4096, 16384} {
-		s := sample(t, newTask(t, fmt.Sprintf("ruler/fwe@%d", length), Options{Count: countSmall(t)}), 0)
-		text, _, _ := strings.Cut(strings.TrimPrefix(s.Prompt, strings.SplitAfter(s.Prompt, "coded words. ")[0]), "\nQuestion")
-		n := frequencies(strings.Fields(text))
-		order := slices.SortedFunc(func(yield func(string) bool) {
-			for w := range n {
-				if !yield(w) {
-					return
-				}
-			}
-		}, func(a, b string) int { return n[b] - n[a] })
-		if order[0] != "..." || !slices.Equal(order[1:4], s.Answers) || n[order[3]] <= n[order[4]] {
-			t.Errorf("%d tokens: %q with %v, answers %q", length, order[:5], n, s.Answers)
+}
+
+// TestFrequentWords: the three words asked for are those that follow the dots in frequency.
+func TestFrequentWords(t *testing.T) {
+	check := func(name string, text rulerText) {
+		_, words, _ := strings.Cut(text.prompt, "coded words. ")
+		words, _, _ = strings.Cut(words, "\nQuestion")
+		n := frequencies(strings.Fields(words))
+		order := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return n[b] - n[a] })
+		if order[0] != "..." || !slices.Equal(order[1:4], text.answers) || len(order) > 4 && n[order[3]] <= n[order[4]] {
+			t.Errorf("%s: %v, answers %q", name, n, text.answers)
 		}
 	}
+	for _, length := range []int{700, 4096, 16384} {
+		s := sample(t, newTask(t, fmt.Sprintf("ruler/fwe@%d", length), Options{Count: countSmall(t)}), 0)
+		check(fmt.Sprint(length, " tokens"), rulerText{prompt: s.Prompt, answers: s.Answers})
+	}
+	shortest := newTask(t, "ruler/fwe@382", Options{Count: countWords}).(*ruler)
+	for n := shortest.size.start; n < 300; n++ {
+		check(fmt.Sprint(n, " words"), shortest.made(0, n))
+	}
+}
+
+func frequencies(words []string) map[string]int {
+	n := map[string]int{}
+	for _, w := range words {
+		n[w]++
+	}
+	return n
 }
 
 func TestDocumentQuestions(t *testing.T) {
@@ -446,5 +454,20 @@ func TestUserWords(t *testing.T) {
 	s := sample(t, newTask(t, "ruler/niah_single_2@900", Options{Count: countWords, Data: folder}), 0)
 	if !regexp.MustCompile(`for (mossy|teal)-yeti is: `).MatchString(s.Prompt) || strings.Contains(s.Prompt, "not read") {
 		t.Errorf("%q", s.Prompt)
+	}
+	// Keys differ, even where there are few: four of eight.
+	few := newTask(t, "ruler/niah_multiquery@900", Options{Count: countWords, Data: write(t, map[string]string{
+		"adjectives.txt": "mossy\nteal", "nouns.txt": "yeti elf\nimp elf gnome", "essay.txt": essayText,
+	})})
+	for i := range 10 {
+		keys := regexp.MustCompile(`(mossy|teal)-[a-z]+`).FindAllString(sample(t, few, i).Prefix, -1)
+		if slices.Sort(keys); len(slices.Compact(keys)) != 4 {
+			t.Errorf("keys %q", keys)
+		}
+	}
+	if _, err := New("ruler/niah_multiquery@900", Options{Count: countWords, Data: write(t, map[string]string{
+		"adjectives.txt": "mossy\nteal", "nouns.txt": "yeti elf\nimp elf", "essay.txt": essayText,
+	})}); err == nil || !strings.Contains(err.Error(), "6 pairs") {
+		t.Errorf("error %v, want one about 6 pairs", err)
 	}
 }

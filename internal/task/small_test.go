@@ -206,6 +206,60 @@ func TestPromptsOfTraining(t *testing.T) {
 	}
 }
 
+// TestWhatIsHiddenVaries: all numbers of sentences and names that train/data.py draws occur.
+func TestWhatIsHiddenVaries(t *testing.T) {
+	for _, c := range []struct {
+		spec, counted string
+		fewest, most  int
+		inAnswer      bool
+	}{
+		{"retrieval@300", "magic number for", 1, 6, false},
+		{"multiquery@300", "magic number for", 4, 6, false},
+		{"multiquery@300", `\w+`, 2, 4, true},
+		{"tracking@300", `The number of \w+ is \d`, 2, 4, false},
+		{"tracking@300", `\w+`, 2, 5, true},
+	} {
+		task := newTask(t, c.spec, Options{Count: countWords})
+		counted := regexp.MustCompile(c.counted)
+		seen := map[int]bool{}
+		for i := range 80 {
+			s := sample(t, task, i)
+			text, _, _ := strings.Cut(s.Prompt, "\nQ: ")
+			if c.inAnswer {
+				text = s.Answers[0]
+			}
+			seen[len(counted.FindAllString(text, -1))] = true
+		}
+		for n := range seen {
+			if n < c.fewest || n > c.most {
+				t.Errorf("%s: %d of %q", c.spec, n, c.counted)
+			}
+		}
+		if len(seen) != c.most-c.fewest+1 {
+			t.Errorf("%s: %v of %q, want all from %d to %d", c.spec, seen, c.counted, c.fewest, c.most)
+		}
+	}
+}
+
+// TestPromptsAreNotTooLong, whatever a tokenizer makes of parts that are put together.
+func TestPromptsAreNotTooLong(t *testing.T) {
+	for _, spec := range []string{"retrieval@300", "lists@300", "arithmetic@300"} {
+		fewer := newTask(t, spec, Options{Count: func(text string) int { return 1 + countWords(text) }})
+		for i := range 5 {
+			if n := 1 + countWords(sample(t, fewer, i).Prompt); n > 300 || n < 200 {
+				t.Errorf("%s: %d tokens", spec, n)
+			}
+		}
+		more := func(text string) int { return countWords(text) + len(text)/1000 } // one or two of the whole
+		if _, err := New(spec, Options{Count: more}); err == nil {
+			t.Errorf("%s: a prompt that is never right", spec)
+		}
+		if _, err := New(spec, Options{Count: func(string) int { return 0 }}); err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+}
+
 func TestSmallPrompts(t *testing.T) {
 	const samples = 5
 	for _, spec := range []string{

@@ -118,7 +118,7 @@ func TestNewErrors(t *testing.T) {
 		{"lists@1", Options{Count: countWords}, "no prompt of 1 tokens"},
 		{"retrieval@3", Options{Count: countWords}, "no prompt of 3 tokens"},
 		{"ruler/vt@100", Options{Count: countWords}, "the shortest text takes"},
-		{"ruler/fwe@100", Options{Count: countWords}, "want at least"},
+		{"ruler/fwe@381", Options{Count: countWords}, "want at least 382 tokens"},
 		{"ruler/cwe@1000000", Options{Count: countWords}, "want more in adjectives.txt"},
 		{"gsm8k", Options{}, "needs data: want a folder with gsm8k.jsonl or test.jsonl"},
 		{"gsm8k", Options{Data: empty}, "no gsm8k.jsonl or test.jsonl in " + empty},
@@ -137,6 +137,20 @@ func TestNewErrors(t *testing.T) {
 		if err == nil || task != nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "task: ") {
 			t.Errorf("%s: error %v, want %q", c.spec, err, c.want)
 		}
+	}
+}
+
+func TestStreamsDiffer(t *testing.T) {
+	seen := map[uint64]bool{}
+	for _, seed := range []uint64{0, 1, 1 << 63} {
+		for _, name := range []string{"vt", "cwe"} {
+			for _, i := range []int{0, 1, math.MaxInt} {
+				seen[stream(seed, name, i).Uint64()] = true
+			}
+		}
+	}
+	if len(seen) != 3*2*3 {
+		t.Errorf("%d different streams of 18", len(seen))
 	}
 }
 
