@@ -10,8 +10,9 @@ import (
 
 // ruler is a task of RULER (Hsieh et al., 2024; NVIDIA/RULER, Apache-2.0). The wording of prompts
 // and answer prefixes is the benchmark's own, its misspelling included: with another wording,
-// results could not be compared. Random numbers and word lists are ours, so prompts are of the
-// same distribution and not the same.
+// results could not be compared. Ours are the random numbers, the lists of words, the rule that tells
+// sentences of an essay apart, and answers of whole blocks of 32 tokens: prompts are of the same kind,
+// not the same.
 type ruler struct {
 	name      string // without "ruler/"
 	length    int    // tokens of prompt, prefix and answer
