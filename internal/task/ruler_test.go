@@ -54,7 +54,7 @@ var rulerTasks = []string{
 // larger text would; as the small models' tokenizer counts, and as words.
 func TestRulerLengths(t *testing.T) {
 	folder := write(t, map[string]string{
-		"essay.txt": strings.Repeat(essayText, 3), "squad.json": squadJSON(1000), "hotpotqa.json": hotpotJSON(200),
+		"essay.txt": strings.Repeat(essayText, 3), "squad.json": squadJSON(600), "hotpotqa.json": hotpotJSON(60),
 	})
 	for _, name := range rulerTasks {
 		for _, c := range []struct {

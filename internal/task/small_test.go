@@ -222,7 +222,7 @@ func TestWhatIsHiddenVaries(t *testing.T) {
 		task := newTask(t, c.spec, Options{Count: countWords})
 		counted := regexp.MustCompile(c.counted)
 		seen := map[int]bool{}
-		for i := range 80 {
+		for i := range 50 {
 			s := sample(t, task, i)
 			text, _, _ := strings.Cut(s.Prompt, "\nQ: ")
 			if c.inAnswer {
