@@ -25,12 +25,21 @@ EOS, MASK, BOS = 0, 1, 2
 SPECIAL = ["<|endoftext|>", "<|mdm_mask|>", "<|startoftext|>"]  # in the order of their ids
 VOCABULARY = 768
 SHORTEST, LONGEST = 32, 64  # response windows, in tokens
-MOST_NEEDLES = 6
+MOST_NEEDLES = 6  # magic numbers in a text
+MOST_ASKED = 4  # of them in one question
+MOST_CHAINS, MOST_NAMES = 4, 5  # chains of assignments in a text, names in a chain
+IN_TEXT = {"retrieval", "multiquery", "tracking"}  # tasks whose prompts are one text with something hidden in it
 CHUNK = 10_000  # texts made by one call of a worker process
+BY_KEY = {"needles", "assignments"}  # kinds with equally many texts for every key, key by key
+COMPLETE = {"questions": len(tasks.KEYS), "names": len(tasks.KEYS), "links": len(tasks.KEYS) ** 2}  # kinds without chance
 
 
 def question_text(question: str) -> str:
     return f"Q: {question}\nA:"
+
+
+# What stands before, between and after the keys of a question for several of them.
+BEFORE, COMMA, AND, AFTER = ("\n" + question_text(tasks.multiquery_question(["@"] * 3))).split(" @")
 
 
 def train_tokenizer(seed: int) -> Tokenizer:
@@ -60,13 +69,21 @@ def make_texts(kind: str, count: int, seed: str, exclude=frozenset()) -> list[tu
     r = random.Random(seed)
     made = []
     while len(made) < count:
+        key = tasks.KEYS[len(made) * len(tasks.KEYS) // count]
         if kind == "filler":
             pair = (" " + tasks.filler(r), "")
         elif kind == "needles":
-            # Key by key, so that needle j of key i is number i * (count of keys) + j.
-            pair = (" " + tasks.needle(tasks.KEYS[len(made) * len(tasks.KEYS) // count], tasks.magic_number(r)), "")
+            value = tasks.magic_number(r)
+            pair = (" " + tasks.needle(key, value), f" {value}")
         elif kind == "questions":
-            pair = ("\n" + question_text(tasks.retrieval_question(tasks.KEYS[len(made)])), "")
+            pair = ("\n" + question_text(tasks.retrieval_question(key)), "")
+        elif kind == "assignments":
+            value = tasks.magic_number(r)
+            pair = (" " + tasks.assignment(key, value), "\n" + question_text(tasks.tracking_question(value)))
+        elif kind == "links":
+            pair = (" " + tasks.link(key, tasks.KEYS[len(made) % len(tasks.KEYS)]), "")
+        elif kind == "names":
+            pair = (" " + key, "")
         else:
             question, answer = tasks.lists(r) if kind == "lists" else tasks.arithmetic(r, int(kind[-1]))
             pair = (question_text(question), " " + answer)
@@ -79,7 +96,7 @@ def jobs(sizes: dict[str, int], seed) -> list[tuple[str, int, str]]:
     """The calls of make_texts (kind, count, seed) that make the given number of texts of every kind."""
     calls = []
     for kind, size in sizes.items():
-        chunk = size if kind in ("needles", "questions") else CHUNK  # those are made key by key
+        chunk = size if kind in BY_KEY or kind in COMPLETE else CHUNK  # their order has a meaning
         for i in range(0, size, chunk):
             calls.append((kind, min(chunk, size - i), f"{seed} {kind} {i}"))
     return calls
@@ -111,12 +128,12 @@ class Pool:
     """Tokenized pieces of every kind, on one device.
 
     sizes gives how many pieces of each kind there are: "arithmetic1", "arithmetic2", "lists",
-    "filler", and "needles", which must be a multiple of the number of keys. The pieces depend on
-    seed alone, the rows drawn from them on the generator given to each call.
+    "filler", and "needles" and "assignments", which must be multiples of the number of keys. The
+    pieces depend on seed alone, the rows drawn from them on the generator given to each call.
     """
 
     def __init__(self, tokenizer: Tokenizer, sizes: dict[str, int], seed, device, exclude=frozenset()):
-        work = jobs({**sizes, "questions": len(tasks.KEYS)}, seed)
+        work = jobs({**sizes, **COMPLETE}, seed)
         with Processes(os.cpu_count(), start_worker, (tokenizer.to_str(), exclude)) as workers:
             made = workers.map(make_pieces, work, chunksize=1)
         self.tokenizer, self.device, self.range = tokenizer, device, {}
@@ -128,19 +145,19 @@ class Pool:
 
         def join(parts):
             return torch.from_numpy(np.concatenate(parts)).to(device)
-        fixed = [BOS], tokenizer.encode("Text:").ids, tokenizer.encode("\n").ids
-        self.flat = join([flat for flat, _, _ in made] + [np.array(sum(fixed, []), np.int16)])
+        fixed = {SPECIAL[BOS]: [BOS], **{text: tokenizer.encode(text).ids for text in ("Text:", "\n", ".", BEFORE, COMMA, AND, AFTER)}}
+        self.flat = join([flat for flat, _, _ in made] + [np.array(sum(fixed.values(), []), np.int16)])
         self.head = join([heads for _, heads, _ in made]).long()
         self.tail = join([tails for _, _, tails in made]).long()
         lengths = self.head + self.tail
         self.start = lengths.cumsum(0) - lengths
         first, count = self.range["filler"]
         self.shortest_filler = int(self.head[first:first + count].min())
-        self.fixed = []  # (start, length) of the pieces that are not drawn: BOS, "Text:", newline
-        begin = len(self.flat) - sum(map(len, fixed))
-        for piece in fixed:
-            self.fixed.append((begin, len(piece)))
-            begin += len(piece)
+        self.fixed = {}  # (start, length) of the pieces that are not drawn
+        begin = len(self.flat) - sum(map(len, fixed.values()))
+        for text, ids in fixed.items():
+            self.fixed[text] = (begin, len(ids))
+            begin += len(ids)
 
     def join(self, start, length, row_length: int) -> torch.Tensor:
         """Lays the pieces (start, length) [rows, pieces] end to end; EOS fills up to row_length."""
@@ -166,7 +183,7 @@ class Pool:
         rows that begin with the start token. oversample times as many streams as rows are drawn,
         and those that can be cut are preferred.
         """
-        newline, newline_length = self.fixed[2]
+        newline, newline_length = self.fixed["\n"]
         drawn, shots = rows * oversample, 1 + length // 30
         if kind == "arithmetic":
             choice = torch.where(self.uniform((drawn, shots), g) < easy,
@@ -184,43 +201,111 @@ class Pool:
         # Pieces of a row: start token, then example, newline, example, ..., question with answer.
         start = torch.stack([self.start[choice], torch.full_like(choice, newline)], 2).flatten(1)
         size = torch.stack([whole * (shot <= last), newline_length * (shot < last)], 2).flatten(1)
-        start = torch.cat([torch.full_like(has_bos, self.fixed[0][0]), start], 1)
+        start = torch.cat([torch.full_like(has_bos, self.fixed[SPECIAL[BOS]][0]), start], 1)
         size = torch.cat([has_bos, size], 1)
         return Batch(self.join(start, size, length), prompt.gather(1, last)[:, 0], fits.any(1))
 
     def retrieval(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1) -> Batch:
         """Rows "Text: ... Q: What is the magic number for KEY? A:" with one to six numbers hidden."""
-        (bos_start, _), (text_start, text_length), _ = self.fixed
-        drawn = rows * oversample
-        has_bos = (self.uniform((drawn, 1), g) < bos).long()
-        # Needles of different keys; the first is the one asked for.
-        keys = self.uniform((drawn, len(tasks.KEYS)), g).argsort(1)[:, :MOST_NEEDLES]
-        first, count = self.range["needles"]
-        per_key = count // len(tasks.KEYS)
-        needles = first + keys * per_key + torch.randint(per_key, keys.shape, generator=g, device=self.device)
-        hidden = torch.randint(1, MOST_NEEDLES + 1, (drawn, 1), generator=g, device=self.device)
+        has_bos = (self.uniform((rows * oversample, 1), g) < bos).long()
+        keys = self.keys(len(has_bos), MOST_NEEDLES, g)  # the first is the one asked for
+        needles = self.of_key("needles", keys, g)
+        hidden = torch.randint(1, MOST_NEEDLES + 1, has_bos.shape, generator=g, device=self.device)
         used = torch.arange(MOST_NEEDLES, device=self.device) < hidden
-        question = self.range["questions"][0] + keys[:, :1]
+        question, answer = self.range["questions"][0] + keys[:, :1], needles[:, :1]
+        return self.text(rows, length, g, window, has_bos, needles, used, 1,
+                         (self.start[question], self.head[question]), (self.start[answer], self.head[answer]))
+
+    def multiquery(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1) -> Batch:
+        """Rows "Text: ... Q: What are the magic numbers for KEY, KEY and KEY? A:" with four to six numbers hidden.
+
+        Two to four are asked for.
+        """
+        has_bos = (self.uniform((rows * oversample, 1), g) < bos).long()
+        keys = self.keys(len(has_bos), MOST_NEEDLES, g)  # the first ones are those asked for
+        needles = self.of_key("needles", keys, g)
+        hidden = torch.randint(MOST_ASKED, MOST_NEEDLES + 1, has_bos.shape, generator=g, device=self.device)
+        asked = torch.randint(2, MOST_ASKED + 1, has_bos.shape, generator=g, device=self.device)
+        used = torch.arange(MOST_NEEDLES, device=self.device) < hidden
+        names, values = self.range["names"][0] + keys[:, :MOST_ASKED], needles[:, :MOST_ASKED]
+        start, size = self.listing(self.start[names], self.head[names], asked, COMMA, AND, AFTER)
+        before, before_length = self.fixed[BEFORE]
+        question = (torch.cat([torch.full_like(has_bos, before), start], 1),
+                    torch.cat([torch.full_like(has_bos, before_length), size], 1))
+        answer = self.listing(self.start[values] + self.head[values], self.tail[values], asked, COMMA, COMMA, ".")
+        return self.text(rows, length, g, window, has_bos, needles, used, 1, question, answer)
+
+    def tracking(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1) -> Batch:
+        """Rows "Text: ... Q: Which names have the number N? A:" with two to four chains of two to five names hidden.
+
+        The sentences of a chain are in order, those of different chains fall between each other. (Two
+        chains of one row have the same number once in 90,000 pairs.)
+        """
+        has_bos = (self.uniform((rows * oversample, 1), g) < bos).long()
+        keys = self.keys(len(has_bos), MOST_CHAINS * MOST_NAMES, g).unflatten(1, (MOST_CHAINS, MOST_NAMES))
+        first = self.of_key("assignments", keys[:, :, :1], g)
+        links = self.range["links"][0] + keys[:, :, 1:] * len(tasks.KEYS) + keys[:, :, :-1]
+        chains = torch.randint(2, MOST_CHAINS + 1, (len(keys), 1, 1), generator=g, device=self.device)
+        names = torch.randint(2, MOST_NAMES + 1, (len(keys), MOST_CHAINS, 1), generator=g, device=self.device)
+        used = ((torch.arange(MOST_CHAINS, device=self.device)[:, None] < chains)
+                & (torch.arange(MOST_NAMES, device=self.device) < names))
+        asked, answer = first[:, 0], self.range["names"][0] + keys[:, 0]  # the first chain is the one asked for
+        return self.text(rows, length, g, window, has_bos, torch.cat([first, links], 2).flatten(1), used.flatten(1), MOST_NAMES,
+                         (self.start[asked] + self.head[asked], self.tail[asked]),
+                         self.listing(self.start[answer], self.head[answer], names[:, 0], COMMA, COMMA, "."))
+
+    def keys(self, rows: int, count: int, g) -> torch.Tensor:
+        """Indices of different keys [rows, count]."""
+        return self.uniform((rows, len(tasks.KEYS)), g).argsort(1)[:, :count]
+
+    def of_key(self, kind: str, keys, g) -> torch.Tensor:
+        """A piece of every key, drawn from a kind that is made key by key."""
+        first, count = self.range[kind]
+        per_key = count // len(tasks.KEYS)
+        return first + keys * per_key + torch.randint(per_key, keys.shape, generator=g, device=self.device)
+
+    def listing(self, start, size, count, between: str, last: str, end: str):
+        """The first count [rows, 1] of the pieces (start, size) [rows, most], as a list in a sentence.
+
+        between follows every piece but the last two, which last and end follow. Returns the starts
+        and sizes [rows, 2 * most] of all pieces; those left out have size 0.
+        """
+        left = count - torch.arange(start.shape[1], device=self.device)  # this piece and those after it
+        marks = [(left > 2, self.fixed[between]), (left == 2, self.fixed[last]), (left == 1, self.fixed[end])]
+        mark_start = sum(here * begin for here, (begin, _) in marks)
+        mark_size = sum(here * tokens for here, (_, tokens) in marks)
+        return torch.stack([start, mark_start], 2).flatten(1), torch.stack([size * (left > 0), mark_size], 2).flatten(1)
+
+    def text(self, rows: int, length: int, g, window, has_bos, hidden, used, chain: int, question, answer) -> Batch:
+        """Rows of filler with the sentences hidden [drawn, most] among it, where used says so.
+
+        Sentences fall anywhere, but every chain consecutive ones stay in order. question and answer
+        are pieces (start, size), each [drawn, any number]. The rows whose window is as wanted are
+        preferred.
+        """
+        text_start, text_length = self.fixed["Text:"]
         # As many filler sentences as fit beside them. They fall short of the room by less than one
         # sentence; the few rows whose window is thereby too long are dropped.
-        filler = self.draw("filler", (drawn, 1 + length // self.shortest_filler), g)
-        least = torch.randint(window[0], min(window[0] + 8, window[1]) + 1, (drawn, 1), generator=g, device=self.device)
-        room = length - least - has_bos - text_length - self.head[question] - (self.head[needles] * used).sum(1, keepdim=True)
+        filler = self.draw("filler", (len(has_bos), 1 + length // self.shortest_filler), g)
+        least = torch.randint(window[0], min(window[0] + 8, window[1]) + 1, has_bos.shape, generator=g, device=self.device)
+        room = (length - least - has_bos - text_length - question[1].sum(1, keepdim=True)
+                - (self.head[hidden] * used).sum(1, keepdim=True))
         kept = self.head[filler].cumsum(1) <= room
         kept_length = (self.head[filler] * kept).sum(1, keepdim=True)
         prompt = length - least - room + kept_length
         fits = ((prompt >= length - window[1]) & (prompt <= length - window[0]) & (room > 0))[:, 0]
         keep = fits.sort(descending=True, stable=True).indices[:rows]
-        has_bos, needles, used, question, filler, kept, prompt, fits = (
-            t[keep] for t in (has_bos, needles, used, question, filler, kept, prompt, fits))
-        # Sentences in order of these ranks; needles fall between filler sentences at random.
+        has_bos, hidden, used, filler, kept, prompt, fits = (t[keep] for t in (has_bos, hidden, used, filler, kept, prompt, fits))
+        question, answer = ([t[keep] for t in pieces] for pieces in (question, answer))
+        # Sentences in order of these ranks; the hidden ones fall between filler sentences at random.
         rank = torch.arange(filler.shape[1], device=self.device).expand(filler.shape)
-        place = self.uniform(needles.shape, g) * (kept.sum(1, keepdim=True) + 1) - 0.999
+        place = self.uniform(hidden.shape, g).unflatten(1, (-1, chain)).sort(2).values.flatten(1)
+        place = place * (kept.sum(1, keepdim=True) + 1) - 0.999
         order = torch.cat([rank.float(), place], 1).argsort(1)
-        sentences = torch.cat([filler, needles], 1).gather(1, order)
+        sentences = torch.cat([filler, hidden], 1).gather(1, order)
         shown = torch.cat([kept, used], 1).gather(1, order)
-        start = torch.cat([torch.full_like(has_bos, bos_start), torch.full_like(has_bos, text_start),
-                           self.start[sentences], self.start[question], self.start[needles[:, :1]]], 1)
+        start = torch.cat([torch.full_like(has_bos, self.fixed[SPECIAL[BOS]][0]), torch.full_like(has_bos, text_start),
+                           self.start[sentences], question[0], answer[0]], 1)
         size = torch.cat([has_bos, torch.full_like(has_bos, text_length),
-                          self.head[sentences] * shown, self.head[question], self.head[needles[:, :1]]], 1)
+                          self.head[sentences] * shown, question[1], answer[1]], 1)
         return Batch(self.join(start, size, length), prompt[:, 0], fits)

@@ -3,7 +3,7 @@
     python train/evaluate.py --model internal/tinymodel/llada
 
 Computes in float32 from the bfloat16 weights, with the sampler settings of generation_config.json,
-and adds what it finds to train/results.json. Prompts have no start token, as a user types them,
+and adds what it finds to train/results.json as it goes. Prompts have no start token, as a user types them,
 except where the results say so.
 """
 
@@ -24,9 +24,11 @@ import sampler
 import tasks
 from model import Config, Model, restore
 
-RETRIEVAL_LENGTHS = [256, 512, 1024, 1536, 2048]
-FEW_SHOT_LENGTHS = [300, 600, 1000]
-SPARSITIES = [0.5, 0.8, 0.9]
+LENGTHS = {  # of the prompts, in tokens
+    "lists": [300, 600, 1000], "arithmetic": [300, 600, 1000],
+    **dict.fromkeys(("retrieval", "multiquery", "tracking"), [256, 512, 1024, 2048, 4000]),
+}
+SPARSITIES = [0.8, 0.9]
 SAMPLER_SETTINGS = {"llada": ("gen_length", "block_length", "steps"), "dream": ("max_new_tokens", "steps", "alg", "eps")}
 OTHER_SETTINGS = {  # in place of those of generation_config.json
     "llada": [{"block_length": 32}, {"block_length": 16}, {"gen_length": 64, "block_length": 16, "steps": 64}, {"steps": 16}],
@@ -74,7 +76,7 @@ def main():
     parser = argparse.ArgumentParser(description="Measures a small model. See the top of this file.")
     parser.add_argument("--model", type=pathlib.Path, default=pathlib.Path("internal/tinymodel/llada"))
     parser.add_argument("--results", type=pathlib.Path, default=results.FILE)
-    parser.add_argument("--samples", type=int, default=400, help="questions for every task and length; single short questions are twice as many")
+    parser.add_argument("--samples", type=int, default=200, help="questions for every task and length; single short questions are twice as many")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
@@ -82,14 +84,18 @@ def main():
     model_type = model.config.model_type
     pool = heldout.pool(tokenizer)
 
-    sets = [(task, None, heldout.Questions(pool, task, 2 * args.samples)) for task in ("lists", "arithmetic1", "arithmetic2")]
-    sets += [("retrieval", n, heldout.Questions(pool, "retrieval", args.samples, n)) for n in RETRIEVAL_LENGTHS]
-    sets += [(task, n, heldout.Questions(pool, task, args.samples, n)) for task in ("lists", "arithmetic") for n in FEW_SHOT_LENGTHS]
+    cells = sorted((n, task) for task, lengths in LENGTHS.items() for n in lengths)  # the slow ones last
+    sets = [(task, n, heldout.Questions(pool, task, args.samples, n)) for n, task in cells]
+    sets += [(task, None, heldout.Questions(pool, task, 2 * args.samples)) for task in ("lists", "arithmetic1", "arithmetic2")]
     found, others = [], []
 
     def record(into, task, length, **given):
         into.append({"task": task, "prompt_tokens": length, **given})
         print(json.dumps(into[-1]), f"{time.time() - begun:.0f} s", flush=True)
+        results.record(args.results, model_type, "evaluation", {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()), "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
+            "pytorch": torch.__version__, "settings": settings, "temperature": 0,
+            "pulsecol": {"group": 32, "eta": 0.3, "refreshes": 8}, "accuracy": found, "other_settings": others})
 
     methods = {"full": None, **{f"pulsecol {s:.0%}": s for s in SPARSITIES}}
     begun = time.time()
@@ -105,10 +111,6 @@ def main():
             if length in OTHER_LENGTHS:
                 for method, sparsity in methods.items():
                     record(others, task, length, **other, method=method, **accuracy(model, questions, tokenizer, other, sparsity))
-    results.record(args.results, model_type, "evaluation", {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()), "device": torch.cuda.get_device_name() if device.type == "cuda" else device.type,
-        "pytorch": torch.__version__, "settings": settings, "temperature": 0,
-        "pulsecol": {"group": 32, "eta": 0.3, "refreshes": 8}, "accuracy": found, "other_settings": others})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The held-out questions: made like the training examples, and kept out of them.
 
-No arithmetic or list question, needle or filler sentence made here is in the training pool.
+No arithmetic or list question, needle, first assignment of a chain or filler sentence made here is
+in the training pool.
 """
 
 import torch
@@ -9,7 +10,8 @@ import data
 import tasks
 
 SEED = "held out"
-SIZES = {"arithmetic1": 10_000, "arithmetic2": 20_000, "lists": 20_000, "filler": 10_000, "needles": 100 * len(tasks.KEYS)}
+SIZES = {"arithmetic1": 10_000, "arithmetic2": 20_000, "lists": 20_000, "filler": 10_000,
+         "needles": 100 * len(tasks.KEYS), "assignments": 100 * len(tasks.KEYS)}
 
 
 def texts() -> frozenset:
@@ -40,8 +42,8 @@ class Questions:
                     self.add(pool.tokenizer, ids, head)
                 break
             exact = dict(window=(data.SHORTEST, data.SHORTEST), bos=0.0)
-            if task == "retrieval":
-                batch = pool.retrieval(64, length + data.SHORTEST, g, oversample=40, **exact)
+            if task in data.IN_TEXT:
+                batch = getattr(pool, task)(64, length + data.SHORTEST, g, oversample=40, **exact)
             else:
                 batch = pool.examples(task, 64, length + data.SHORTEST, g, easy=easy, oversample=400, **exact)
             for ids, prompt, fits in zip(batch.ids.tolist(), batch.prompt.tolist(), batch.fits.tolist()):

@@ -24,7 +24,7 @@ class Config:
     n_layers: int = 6
     mlp_hidden_size: int = 384
     vocab_size: int = data.VOCABULARY
-    max_sequence_length: int = 2112
+    max_sequence_length: int = 4224
     rope_theta: float = 10000.0
     rms_norm_eps: float = 1e-5
 

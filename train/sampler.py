@@ -108,13 +108,14 @@ class PulseCol:
         self.now = step
 
     def __call__(self, layer: int, q, k, v):
-        n = q.shape[2]
+        n, groups = q.shape[2], -(-q.shape[2] // self.group)
         if self.now not in self.refresh:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=self.kept[layer])
+            columns = self.kept[layer].flatten(2)[..., None].expand(-1, -1, -1, q.shape[-1])
+            k, v = (t.gather(2, columns).unflatten(2, (groups, -1)).flatten(1, 2) for t in (k, v))
+            heads, q = q.shape[1], F.pad(q, (0, 0, 0, -n % self.group)).unflatten(2, (groups, -1)).flatten(1, 2)
+            return F.scaled_dot_product_attention(q, k, v).unflatten(1, (heads, groups)).flatten(2, 3)[:, :, :n]
         p = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
         out = p @ v
         scores = F.pad(p, (0, 0, 0, -n % self.group)).unflatten(2, (-1, self.group)).sum(3)
-        columns = scores.topk(max(1, math.floor((1 - self.sparsity) * n + 1e-9)), -1).indices
-        kept = torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, columns, True)
-        self.kept[layer] = kept.repeat_interleave(self.group, 2)[:, :, :n]
+        self.kept[layer] = scores.topk(max(1, math.floor((1 - self.sparsity) * n + 1e-9)), -1).indices
         return out

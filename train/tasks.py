@@ -1,8 +1,12 @@
-"""The texts the small model learns from: three tasks whose answers a person can check.
+"""The texts the small models learn from: tasks whose answers a person can check.
 
 Everything here is plain text made from a random.Random; no tokens, no tensors.
 
 - retrieval: sentences of filler with "magic numbers" hidden among them; the question names one.
+- multiquery: the same texts; the question names two to four (RULER's niah_multiquery).
+- tracking: filler with chains of assignments hidden in it, "The number of anvil is 52213." and "The
+  number of beetle is that of anvil."; the question gives a number and asks for all names that have it
+  (RULER's vt). Chains of other numbers are in the way.
 - lists: reverse, sort, double or filter a list of numbers below 100.
 - arithmetic: one- or two-step word problems with the steps written out, ending in "#### result"
   (the answer format of GSM8K).
@@ -71,7 +75,7 @@ LARGEST = 100  # no number in an arithmetic problem is larger
 
 
 def filler(r: random.Random) -> str:
-    """A sentence that says nothing about magic numbers."""
+    """A sentence that says nothing about what is hidden."""
     noun, noun2 = r.sample(NOUNS, 2)
     place, place2 = r.sample(PLACES, 2)
     name, name2 = r.sample(NAMES, 2)
@@ -89,6 +93,34 @@ def needle(key: str, value: int) -> str:
 
 def retrieval_question(key: str) -> str:
     return f"What is the magic number for {key}?"
+
+
+def multiquery_question(keys: list[str]) -> str:
+    return f"What are the magic numbers for {', '.join(keys[:-1])} and {keys[-1]}?"
+
+
+def multiquery_answer(values: list[int]) -> str:
+    """The numbers in the order of the keys in the question."""
+    return ", ".join(map(str, values)) + "."
+
+
+def assignment(name: str, value: int) -> str:
+    """The hidden sentence that begins a chain."""
+    return f"The number of {name} is {value}."
+
+
+def link(name: str, other: str) -> str:
+    """The hidden sentence that gives name the number of other, which the text names first."""
+    return f"The number of {name} is that of {other}."
+
+
+def tracking_question(value: int) -> str:
+    return f"Which names have the number {value}?"
+
+
+def tracking_answer(names: list[str]) -> str:
+    """The names of a chain, from its beginning."""
+    return ", ".join(names) + "."
 
 
 def magic_number(r: random.Random) -> int:
@@ -130,8 +162,8 @@ def arithmetic(r: random.Random, steps: int) -> tuple[str, str]:
 def correct(task: str, output: str, answer: str) -> bool:
     """Whether a generated text answers the question.
 
-    Retrieval and lists must match to the letter; arithmetic is judged, as GSM8K is, by the number
-    after "####".
+    Answers must match to the letter, except in arithmetic, which is judged, as GSM8K is, by the
+    number after "####".
     """
     if task == "arithmetic":
         return "####" in output and output.split("####")[-1].strip() == answer.split("####")[-1].strip()

@@ -7,7 +7,7 @@ The questions depend on the tokenizer alone, which is the same for both models.
 
 - question.txt, answer.txt: the default question of `pulsecol generate`, the first retrieval
   question of 768 tokens. Nothing is chosen by whether the model answers it.
-- testdata/eval.jsonl: about thirty prompts with answers for every task.
+- testdata/eval.jsonl: some prompts with answers for every task.
 - testdata/expected.json, expected_dream.json: what the model computes for three prompts, and for the
   default question with dense attention and with PulseCol, in float32 on the CPU.
 """
@@ -29,6 +29,7 @@ EVAL = [  # task, prompt tokens (None: a single question of any length), prompts
     ("lists", None, 30), ("arithmetic1", None, 15), ("arithmetic2", None, 15),
     ("lists", 300, 10), ("lists", 600, 10), ("lists", 1000, 10),
     ("arithmetic", 300, 10), ("arithmetic", 600, 10), ("arithmetic", 1000, 10),
+    ("multiquery", 512, 10), ("multiquery", 1024, 5), ("tracking", 512, 10), ("tracking", 1024, 5), ("tracking", 4000, 2),
 ]
 TOP = 5
 EXPECTED = {"llada": "expected.json", "dream": "expected_dream.json"}
@@ -70,7 +71,7 @@ def main():
     with (folder / "eval.jsonl").open("w") as out:
         for task, length, count in EVAL:
             q = heldout.Questions(pool, task, count, length)
-            name = q.task + ("-few-shot" if length and task != "retrieval" else "")
+            name = q.task + ("-few-shot" if length and task not in data.IN_TEXT else "")
             for prompt, answer in zip(q.prompts, q.answers):
                 out.write(json.dumps({"task": name, "tokens": len(prompt), "prompt": tokenizer.decode(prompt), "answer": answer.strip()}) + "\n")
 

@@ -1,7 +1,7 @@
 """Trains the small models that are embedded in pulsecol.
 
-    python train/train.py --model-type llada --minutes 8
-    python train/train.py --model-type dream --minutes 6
+    python train/train.py --model-type llada --minutes 8.7
+    python train/train.py --model-type dream --minutes 8.7
 
 Needs PyTorch, numpy, tokenizers and safetensors, and a GPU if it is to end soon; the same command
 runs on a CPU. Writes model.safetensors (bfloat16), config.json, generation_config.json,
@@ -15,8 +15,8 @@ stays clean, which is what LLaDA's semi-autoregressive sampler shows the model.
 
 Every optimizer step sees a batch of short rows and a batch of long ones of the same number of
 tokens. Matrices of the blocks are trained with Muon, everything else with AdamW; the learning rate
-warms up and then falls to zero along a cosine over the given minutes. Arithmetic starts with mostly
-one-step problems.
+warms up and then falls to zero along a cosine over the time that the making of the data and the
+compilation leave of the given minutes. Arithmetic starts with mostly one-step problems.
 """
 
 import argparse
@@ -38,13 +38,17 @@ from model import TYPES, Block, Model, checkpoint
 
 TOKENS = 2112 * 32  # in a batch; a multiple of every row length below, so that rows fill it exactly
 SHORT = {64: 1.0, 96: 1.5, 128: 2.0}  # row length: how often it is drawn
-LONG = {192: 1.0, 256: 1.0, 384: 1.0, 512: 1.5, 768: 1.5, 1056: 2.0, 1408: 1.0, 2112: 2.0}
+LONG = {192: 1.0, 256: 1.0, 384: 1.0, 512: 1.5, 768: 1.5, 1056: 2.0, 1408: 1.0, 2112: 1.5, 3072: 1.0, 4224: 1.5}
+TASKS = ["arithmetic", "lists", "retrieval", "multiquery", "tracking"]
 # Share of each task in the rows of a batch.
 SHORT_MIX = {"arithmetic": 0.7, "lists": 0.3}
-LONG_MIX = {"arithmetic": 0.3, "lists": 0.2, "retrieval": 0.5}
-FEW_SHOT_UP_TO = 1056  # longer rows are retrieval only
+LONG_MIX = {"arithmetic": 0.25, "lists": 0.15, "retrieval": 0.15, "multiquery": 0.15, "tracking": 0.3}
+LONGEST_MIX = {"retrieval": 0.3, "multiquery": 0.25, "tracking": 0.45}
+FEW_SHOT_UP_TO = 1056  # longer rows have the longest mix
+ROOMY = 384  # in shorter rows some draws of hidden sentences find no room, so more are drawn than kept
 LONG_WEIGHT = 0.5  # long batches have few rows, so their gradient is noisier
-POOL = {"arithmetic1": 600_000, "arithmetic2": 1_500_000, "lists": 1_000_000, "filler": 200_000, "needles": 3000 * len(tasks.KEYS)}
+POOL = {"arithmetic1": 600_000, "arithmetic2": 1_500_000, "lists": 1_000_000, "filler": 200_000,
+        "needles": 3000 * len(tasks.KEYS), "assignments": 1000 * len(tasks.KEYS)}
 MUON_RATE, ADAM_RATE, WARMUP_STEPS, WEIGHT_DECAY = 0.006, 1.5e-3, 200, 0.01
 TOKEN_IDS = {"bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.EOS}
 GENERATION = {  # generation_config.json
@@ -105,7 +109,7 @@ def corrupt(batch: data.Batch, g: torch.Generator):
     response = position >= batch.prompt[:, None] + cut * window
     t = 0.02 + 0.98 * uniform(rows, 1)
     masked = response & (uniform(rows, length) < t)
-    weight = masked * batch.fits[:, None] / (t * data.LONGEST * rows)
+    weight = masked * batch.fits[:, None] / (t * data.LONGEST)
     return torch.where(masked, data.MASK, batch.ids), weight
 
 
@@ -114,22 +118,26 @@ def pick(weights: dict, r: torch.Generator) -> int:
     return list(weights)[i]
 
 
-def make_batch(pool: data.Pool, length: int, mix: dict, easy: float, g: torch.Generator) -> data.Batch:
+def make_batch(pool: data.Pool, length: int, mix: dict, easy: float, g: torch.Generator) -> tuple[data.Batch, torch.Tensor]:
+    """A batch of rows of one length, and the index in TASKS of every row's task."""
     rows = TOKENS // length
-    if length > FEW_SHOT_UP_TO:
-        return pool.retrieval(rows, length, g)
-    parts, left = [], rows
+    parts, task_of_row, left = [], [], rows  # all made on the device: a copy to it would wait for the step before
     for i, (task, share) in enumerate(mix.items()):
         n = left if i == len(mix) - 1 else round(rows * share)
         left -= n
-        parts.append(pool.retrieval(n, length, g) if task == "retrieval" else pool.examples(task, n, length, g, easy=easy))
-    return data.Batch(*(torch.cat([getattr(p, f) for p in parts]) for f in ("ids", "prompt", "fits")))
+        if task in data.IN_TEXT:
+            parts.append(getattr(pool, task)(n, length, g, oversample=4 if length < ROOMY else 1))
+        else:
+            parts.append(pool.examples(task, n, length, g, easy=easy))
+        task_of_row.append(torch.full((n,), TASKS.index(task), device=pool.device))
+    batch = data.Batch(*(torch.cat([getattr(p, f) for p in parts]) for f in ("ids", "prompt", "fits")))
+    return batch, torch.cat(task_of_row)
 
 
 def main():
     parser = argparse.ArgumentParser(description="Trains a small model. See the top of this file.")
     parser.add_argument("--model-type", choices=TYPES, default="llada")
-    parser.add_argument("--minutes", type=float, default=8, help="training time, not counting data and compilation")
+    parser.add_argument("--minutes", type=float, default=8.7, help="for everything: data, compilation and training")
     parser.add_argument("--out", type=pathlib.Path, help="folder to write to; default: internal/tinymodel/ and the model type")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -140,11 +148,11 @@ def main():
     device = torch.device(args.device)
     cuda = device.type == "cuda"
 
-    begun = time.time()
+    started = time.time()
     tokenizer = data.train_tokenizer(args.seed)
     tokenizer.save(str(args.out / "tokenizer.json"))
     pool = data.Pool(tokenizer, POOL, args.seed, device, exclude=heldout.texts())
-    print(f"{pool.flat.numel() / 1e6:.0f} million tokens of pieces in {time.time() - begun:.0f} s", flush=True)
+    print(f"{pool.flat.numel() / 1e6:.0f} million tokens of pieces in {time.time() - started:.0f} s", flush=True)
 
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
@@ -161,25 +169,29 @@ def main():
                   torch.optim.AdamW(others, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0)]
     rates = [MUON_RATE, ADAM_RATE]
 
-    def loss_of(batch):
-        ids, weight = corrupt(batch, g)
+    def backward(length, mix, easy, weight):
+        """Adds the gradients of a batch. Returns the sum of the losses and the number of rows of every task."""
+        batch, task = make_batch(pool, length, mix, easy, g)
+        ids, token_weight = corrupt(batch, g)
         with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
             logits = model(ids, data.LONGEST)
         loss = F.cross_entropy(logits.flatten(0, 1).float(), batch.ids[:, -data.LONGEST:].flatten(), reduction="none")
-        return (loss * weight[:, -data.LONGEST:].flatten()).sum()
+        loss = (loss.view(len(ids), -1) * token_weight[:, -data.LONGEST:]).sum(1)
+        (weight * loss.mean()).backward()
+        return torch.zeros(len(TASKS), 2, device=device).index_add_(0, task, torch.stack([loss.detach(), batch.fits.float()], 1))
 
     def train_step(progress):
         easy = max(0.3, 0.9 - 2 * progress)
-        short = loss_of(make_batch(pool, pick(SHORT, r), SHORT_MIX, easy, g))
-        short.backward()
-        long = loss_of(make_batch(pool, pick(LONG, r), LONG_MIX, easy, g))
-        (LONG_WEIGHT * long).backward()
-        return torch.stack([short.detach(), long.detach()])
+        length = pick(LONG, r)
+        return (backward(pick(SHORT, r), SHORT_MIX, easy, 1)
+                + backward(length, LONG_MIX if length <= FEW_SHOT_UP_TO else LONGEST_MIX, easy, LONG_WEIGHT))
 
     train_step(0.0)  # compiles
     model.zero_grad()
     begun, step, curve, recent = time.time(), 0, [], []
-    while (progress := (time.time() - begun) / (60 * args.minutes)) < 1:
+    end = started + 60 * args.minutes
+    print(f"compiled; {end - begun:.0f} s left to train", flush=True)
+    while (progress := (time.time() - begun) / (end - begun)) < 1:
         scale = min(1, (step + 1) / WARMUP_STEPS) * 0.5 * (1 + math.cos(math.pi * progress))
         for optimizer, rate in zip(optimizers, rates):
             for group in optimizer.param_groups:
@@ -190,9 +202,10 @@ def main():
         model.zero_grad()
         step += 1
         if step % 100 == 0:
-            short, long = torch.stack(recent).mean(0).tolist()
+            loss, rows = torch.stack(recent).sum(0).unbind(1)
             recent = []
-            curve.append({"step": step, "seconds": round(time.time() - begun, 1), "short": round(short, 5), "long": round(long, 5)})
+            curve.append({"step": step, "seconds": round(time.time() - begun, 1),
+                          **{task: round(x, 5) for task, x in zip(TASKS, (loss / rows).tolist())}})
             if step % 500 == 0:
                 print(json.dumps(curve[-1]), flush=True)
     seconds = time.time() - begun
