@@ -3,10 +3,11 @@
 // 3.7 million parameters, and one of Dream's, with 3.9 million, where two query
 // heads share a key head.
 //
-// Both have 6 layers of 4 heads and the same tokenizer, and know the same three
-// tasks: finding a number hidden in a text of up to 2,048 tokens, reversing, sorting,
-// doubling or filtering a list of numbers below 100, and arithmetic word
-// problems of one or two steps. A prompt is plain text that ends in a question:
+// Both have 6 layers of 4 heads and the same tokenizer, and know the same
+// tasks: finding one number or up to four hidden in a text, following a chain of
+// assignments through a text, reversing, sorting, doubling or filtering a list of
+// numbers below 100, and arithmetic word problems of one or two steps. A text may
+// have 4,000 tokens. A prompt is plain text that ends in a question:
 //
 //	Q: Please reverse the list 66 50 47 62.
 //	A:

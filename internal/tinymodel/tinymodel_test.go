@@ -261,6 +261,14 @@ func TestEvalPromptsHaveTrueAnswers(t *testing.T) {
 			if strings.Count(e.Prompt, e.Answer) != 1 {
 				t.Errorf("%q is not hidden in its text", e.Answer)
 			}
+		case "multiquery":
+			if want := multiqueryAnswer(t, e.Prompt, question); want != e.Answer {
+				t.Errorf("%q: answer %q, want %q", question, e.Answer, want)
+			}
+		case "tracking":
+			if want := trackingAnswer(t, e.Prompt, question); want != e.Answer {
+				t.Errorf("%q: answer %q, want %q", question, e.Answer, want)
+			}
 		case "lists":
 			if want := listAnswer(t, question); want != e.Answer {
 				t.Errorf("%q: answer %q, want %q", question, e.Answer, want)
@@ -274,10 +282,52 @@ func TestEvalPromptsHaveTrueAnswers(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"retrieval": 30, "lists": 30, "lists-few-shot": 30, "arithmetic": 30, "arithmetic-few-shot": 30}
+	want := map[string]int{
+		"retrieval": 30, "multiquery": 15, "tracking": 17,
+		"lists": 30, "lists-few-shot": 30, "arithmetic": 30, "arithmetic-few-shot": 30,
+	}
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("prompts of each task (-want +got):\n%s", diff)
 	}
+}
+
+// multiqueryAnswer solves "Q: What are the magic numbers for <key>, <key> and <key>?\nA:".
+func multiqueryAnswer(t *testing.T, prompt, question string) string {
+	t.Helper()
+	keys, ok := strings.CutPrefix(question, "Q: What are the magic numbers for ")
+	if !ok {
+		t.Fatalf("no keys in %q", question)
+	}
+	keys = strings.Replace(strings.TrimSuffix(keys, "?\nA:"), " and ", ", ", 1)
+	var values []string
+	for key := range strings.SplitSeq(keys, ", ") {
+		_, rest, ok := strings.Cut(prompt, "The magic number for "+key+" is ")
+		if !ok {
+			t.Fatalf("no number of %q in %q", key, prompt)
+		}
+		value, _, _ := strings.Cut(rest, ".")
+		values = append(values, value)
+	}
+	return strings.Join(values, ", ") + "."
+}
+
+// trackingAnswer solves "Q: Which names have the number <value>?\nA:".
+func trackingAnswer(t *testing.T, prompt, question string) string {
+	t.Helper()
+	var value string
+	if _, err := fmt.Sscanf(question, "Q: Which names have the number %5s?\nA:", &value); err != nil {
+		t.Fatalf("%q: %v", question, err)
+	}
+	var names []string
+	for sentence := range strings.SplitSeq(prompt, ". ") {
+		_, assigned, _ := strings.Cut(sentence, "The number of ")
+		name, number, _ := strings.Cut(assigned, " is ")
+		number, _, _ = strings.Cut(number, ".")
+		if number == value || slices.Contains(names, strings.TrimPrefix(number, "that of ")) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ") + "."
 }
 
 // listAnswer solves "Q: Please <operation> the list <numbers>.\nA:".
