@@ -36,6 +36,10 @@ func TestConfigValidate(t *testing.T) {
 		{c{Schedule: pulsecol.Random{Window: 2}}, "Window is 2"},
 		{c{Schedule: pulsecol.Random{Refreshes: -3}}, "Refreshes is -3"},
 		{c{Schedule: pulsecol.Power{Window: nan}}, "Window is NaN"},
+		{c{Schedule: pulsecol.Adaptive{Window: 2}}, "Window is 2"},
+		{c{Schedule: pulsecol.Adaptive{Refreshes: -3}}, "Refreshes is -3"},
+		{c{Schedule: pulsecol.Adaptive{Threshold: 1.5}}, "Threshold is 1.5, want 0 < Threshold <= 1"},
+		{c{Schedule: pulsecol.Adaptive{Threshold: nan}}, "Threshold is NaN"},
 		{c{Schedule: pulsecol.Skip{Fraction: 1}}, "Fraction is 1, want 0 <= Fraction < 1"},
 		{c{Schedule: pulsecol.Skip{Fraction: -0.2}}, "Fraction is -0.2"},
 		{c{Schedule: pulsecol.Skip{Fraction: nan}}, "Fraction is NaN"},
@@ -63,7 +67,7 @@ func TestConfigValidate(t *testing.T) {
 		{}, {Sparsity: math.Nextafter(1, 0)}, {Sparsity: 0.5, GroupSize: 1, Scale: 1e-30, Device: pulsecol.CPU},
 		{Pattern: pulsecol.Columns{}, Schedule: pulsecol.Always{}}, {Pattern: pulsecol.Blocks{}, Schedule: pulsecol.AlwaysDense{}},
 		{Pattern: pulsecol.Streaming{SinkFraction: 1}, Schedule: pulsecol.Random{Window: 1, Refreshes: 1}},
-		{Pattern: pulsecol.SparseD{}, Schedule: pulsecol.Skip{}}, {Schedule: custom(nil)},
+		{Pattern: pulsecol.SparseD{}, Schedule: pulsecol.Skip{}}, {Schedule: pulsecol.Adaptive{}}, {Schedule: custom(nil)},
 	} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%+v: %v", good, err)

@@ -40,6 +40,7 @@ type Controller struct {
 	mustRefresh  bool // before the next reuse
 	modes        [op.Reuse + 1]int
 	refreshSteps []int
+	lost         []float64 // attention that left the columns of each group, summed over layers
 	machine      *Machine
 	closed       bool
 }
@@ -78,7 +79,11 @@ func (c *Controller) Layer(i int) *Layer {
 	}
 	for n := len(c.layers); n <= i; n++ {
 		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
-		c.layers = append(c.layers, &Layer{ctl: c, path: path, state: op.NewState(path, &c.step)})
+		state := op.NewState(path, &c.step)
+		if _, adaptive := c.cfg.Schedule.(Adaptive); adaptive {
+			state.Watch()
+		}
+		c.layers = append(c.layers, &Layer{ctl: c, path: path, state: state})
 	}
 	return c.layers[i]
 }
@@ -135,10 +140,41 @@ func (c *Controller) mode(step int) Mode {
 		return Reuse
 	}
 	m := c.cfg.Schedule.Mode(step, c.total)
-	if m == Reuse && (c.mustRefresh || !c.built()) {
+	if m == Reuse && (c.mustRefresh || !c.built() || c.drifted(step)) {
 		return Refresh
 	}
 	return m
+}
+
+// drifted reports whether an adaptive schedule refreshes in a step.
+func (c *Controller) drifted(step int) bool {
+	s, ok := c.cfg.Schedule.(Adaptive)
+	return ok && s.due(step, c.total, c.modes[Refresh], c.Drift())
+}
+
+// Drift is the share of attention that has moved away from the columns of the
+// query group where most has, mean over heads and layers, since the first reuse
+// step after their refresh. It is measured under the schedule Adaptive only, and
+// 0 otherwise.
+func (c *Controller) Drift() float64 {
+	c.lost = c.lost[:0]
+	layers := 0
+	for _, l := range c.layers {
+		lost := l.state.Drift()
+		if len(lost) == 0 {
+			continue
+		}
+		layers++
+		c.lost = append(c.lost, make([]float64, max(0, len(lost)-len(c.lost)))...)
+		for i, x := range lost {
+			c.lost[i] += float64(x)
+		}
+	}
+	most := 0.0
+	for _, x := range c.lost {
+		most = max(most, x/float64(layers))
+	}
+	return most
 }
 
 // built reports whether every layer in use has columns.

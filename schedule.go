@@ -53,6 +53,20 @@ type Power struct {
 	Refreshes int     // as in Uniform
 }
 
+// Adaptive refreshes when attention has moved away from the columns: at step 1,
+// and after a step in which the share of full attention that falls on the columns
+// of some query group had dropped by more than Threshold, mean over heads and
+// layers, since they were first reused; at most Refreshes times. Reuse steps
+// measure that share for one query of each group, which costs them what these
+// queries cost under full attention. See Controller.Drift.
+//
+// The paper leaves an adaptive schedule open; this one is ours.
+type Adaptive struct {
+	Window    float64 // first part of the generation, in which it may refresh; 0 = 1, all of it
+	Refreshes int     // most refreshes; 0 = 16
+	Threshold float64 // in (0, 1]; 0 = 0.02
+}
+
 // Skip is SparseD's schedule: ⌊Fraction·total⌋+1 steps of full attention, then
 // one refresh, then reuse to the end.
 type Skip struct {
@@ -103,6 +117,16 @@ func (s Power) Mode(step, total int) Mode {
 	return Reuse
 }
 
+// Mode gives what is known before anything was measured: a refresh at step 1.
+func (s Adaptive) Mode(step, total int) Mode { return refreshIf(step == 1) }
+
+// due reports whether a step refreshes, after so many refreshes and with the
+// drift that the step before it measured.
+func (s Adaptive) due(step, total, refreshes int, drift float64) bool {
+	return step <= window(orDefault(s.Window, 1), total) && refreshes < orDefault(s.Refreshes, 16) &&
+		drift > orDefault(s.Threshold, 0.02)
+}
+
 func (s Skip) Mode(step, total int) Mode {
 	switch end := floorShare(orDefault(s.Fraction, 0.2), total) + 2; {
 	case step < end:
@@ -128,6 +152,11 @@ func (s Power) String() string {
 	return fmt.Sprintf("power, %d refreshes in the first %g", orDefault(s.Refreshes, 16), orDefault(s.Window, 0.3))
 }
 
+func (s Adaptive) String() string {
+	return fmt.Sprintf("adaptive, up to %d refreshes in the first %g, at a drift of %g",
+		orDefault(s.Refreshes, 16), orDefault(s.Window, 1), orDefault(s.Threshold, 0.02))
+}
+
 func (s Skip) String() string      { return fmt.Sprintf("skip %g", orDefault(s.Fraction, 0.2)) }
 func (Always) String() string      { return "always" }
 func (AlwaysDense) String() string { return "always dense" }
@@ -135,6 +164,13 @@ func (AlwaysDense) String() string { return "always dense" }
 func (s Uniform) validate() error { return validWindow(s.Window, s.Refreshes) }
 func (s Random) validate() error  { return validWindow(s.Window, s.Refreshes) }
 func (s Power) validate() error   { return validWindow(s.Window, s.Refreshes) }
+
+func (s Adaptive) validate() error {
+	if !(s.Threshold >= 0 && s.Threshold <= 1) {
+		return fmt.Errorf("Threshold is %v, want 0 < Threshold <= 1 (or 0 for 0.02)", s.Threshold)
+	}
+	return validWindow(s.Window, s.Refreshes)
+}
 
 func (s Skip) validate() error {
 	if !(s.Fraction >= 0 && s.Fraction < 1) {

@@ -77,6 +77,9 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 			return nil, err
 		}
 		defer st.clock(mode, time.Now())
+		if st.drift != nil && st.built {
+			st.drift.measure(mode, a, &st.table)
+		}
 		if out := st.out; out != nil {
 			st.out = nil
 			o.done(ts)

@@ -72,6 +72,7 @@ type State struct {
 	table           kernel.Table
 	value           *tensor.Dense // the table as a value
 	built           bool
+	drift           *drift // nil unless watched
 
 	stats LayerStats
 }
@@ -94,6 +95,9 @@ func NewState(path string, step *Step) *State { return &State{path: path, step: 
 func (s *State) Invalidate() {
 	s.built = false
 	s.out = nil
+	if s.drift != nil {
+		s.drift.measured = false
+	}
 }
 
 // Free drops the column table.

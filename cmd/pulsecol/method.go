@@ -15,9 +15,10 @@ type methodFlags struct {
 	Method    *string  `group:"Attention" enum:"full,pulsecol,sparsed,window,streaming,block-pr,column-ss" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	Sparsity  *float64 `group:"Attention" method:"pulsecol sparsed block-pr column-ss" placeholder:"SHARE" help:"Share of query-key pairs to drop, at least 0, below 1. Default: 0.8; sparsed 0.7."`
 	GroupSize *int     `group:"Attention" method:"pulsecol block-pr column-ss" placeholder:"N" help:"Consecutive queries that share their keys. Default: 32."`
-	Eta       *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power" placeholder:"SHARE" help:"First part of the steps, in which refreshes fall. Default: 0.3."`
-	Refreshes *int     `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power" placeholder:"N" help:"Number of refreshes. Default: 16; Dream 8."`
-	Schedule  *string  `group:"Attention" method:"pulsecol block-pr" enum:"uniform,random,power,skip,always,dense" placeholder:"NAME" help:"When to refresh: uniform, random, power (densest at the start), skip (SparseD's), always or dense (never). Default: uniform."`
+	Eta       *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"SHARE" help:"First part of the steps, in which refreshes fall. Default: 0.3; adaptive 1."`
+	Refreshes *int     `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"N" help:"Number of refreshes; the most, if adaptive. Default: 16; Dream 8."`
+	Schedule  *string  `group:"Attention" method:"pulsecol block-pr" enum:"uniform,random,power,adaptive,skip,always,dense" placeholder:"NAME" help:"When to refresh: uniform, random, power (densest at the start), adaptive (when attention has drifted), skip (SparseD's), always or dense (never). Default: uniform."`
+	Drift     *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"adaptive" placeholder:"SHARE" help:"Share of attention that must have left the columns of a query group before a refresh. Default: 0.02."`
 	Window    *int     `group:"Attention" method:"window streaming" placeholder:"N" help:"Width of the window, in keys. Default: 256."`
 	Sinks     *float64 `group:"Attention" method:"streaming" placeholder:"SHARE" help:"First part of the keys, always kept. Default: 0.1."`
 	BlockSize *int     `group:"Attention" method:"sparsed block-pr" placeholder:"N" help:"Keys in a block (sparsed: and queries). Default: 128; block-pr 32."`
@@ -93,6 +94,7 @@ func (f *methodFlags) validate() error {
 	b.atLeast(1, "group-size", f.GroupSize)
 	b.share(true, "eta", f.Eta)
 	b.atLeast(1, "refreshes", f.Refreshes)
+	b.share(true, "drift", f.Drift)
 	b.atLeast(1, "window", f.Window)
 	b.share(true, "sinks", f.Sinks)
 	b.atLeast(1, "block-size", f.BlockSize)
@@ -130,6 +132,8 @@ func (f *methodFlags) schedule(name string, refreshes int, seed uint64) pulsecol
 	case "skip":
 		// A zero Fraction would be the default; this one rounds to no step.
 		return pulsecol.Skip{Fraction: max(or(f.Skip, 0.2), math.SmallestNonzeroFloat64)}
+	case "adaptive":
+		return pulsecol.Adaptive{Window: or(f.Eta, 1), Refreshes: refreshes, Threshold: or(f.Drift, 0.02)}
 	case "always":
 		return pulsecol.Always{}
 	case "dense":

@@ -143,6 +143,9 @@ func attentionResults(a *kernel.Operands, group int, dout []float32, tables map[
 		r.add(name+" dq", pq, dq)
 		r.add(name+" dk", pk, dk)
 		r.add(name+" dv", pv, dv)
+		if t != nil {
+			r.add(name+" kept mass", ref.KeptMass[float32](a, t), ref.KeptMass[float64](a, t))
+		}
 	}
 	add("dense", nil)
 	for name, t := range tables {
@@ -201,12 +204,16 @@ func TestAttention(t *testing.T) {
 				kernel.Scores(part, a, c.group, lo)
 				check("scores from lo", part)
 
+				mass, checkMass := guarded(t, a.Batch*a.Heads*groups)
 				for name, table := range tables {
 					kernel.ColumnSparse(out, lse, a, table)
 					check(name+" out", out)
 					check(name+" lse", lse)
 					grad(name, table)
+					kernel.KeptMass(mass, a, table)
+					check(name+" kept mass", mass)
 				}
+				checkMass()
 				checkOut()
 				checkLSE()
 				checkScores()
@@ -365,6 +372,7 @@ func TestContract(t *testing.T) {
 		{"DenseScores: group is 0", func() { kernel.DenseScores(out, out, a, 0) }},
 		{"Scores: lo is 5", func() { kernel.Scores(out, a, 2, 5) }},
 		{"ColumnSparse: len(Table.Bits) is 2, want 4", func() { kernel.ColumnSparse(out, nil, a, table) }},
+		{"KeptMass: len(Table.Bits) is 2, want 4", func() { kernel.KeptMass(out, a, table) }},
 		{"AttentionGrad: len(dout) is 15, want 16", func() { kernel.AttentionGrad(nil, nil, nil, out[1:], a, nil) }},
 		{"TopK: len(bits) is 2, want 1", func() { kernel.TopK(make([]uint32, 2), out, 1) }},
 		{"TopKRows: len(valid(row)) is 3, want 4", func() {

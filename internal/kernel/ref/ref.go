@@ -259,3 +259,23 @@ func Linear[F Float](x []float32, rows int, w *kernel.Matrix, bias []float32) []
 	}
 	return y
 }
+
+// KeptMass is the share of full attention on the keys of a table, for the middle
+// query of each group [B, H, ceil(N/group)]; 0 for padding.
+func KeptMass[F Float](a *kernel.Operands, t *kernel.Table) (mass []F) {
+	p, _ := Probabilities[F](a, nil, 0)
+	for head := range a.Batch * a.Heads {
+		b, h := head/a.Heads, head%a.Heads
+		for first := 0; first < a.Len; first += min(t.Group, a.Len) {
+			i := (first + min(first+min(t.Group, a.Len), a.Len)) / 2
+			var sum F
+			for j := range a.Len {
+				if kept(a, t, b, h, i, j) && (a.Valid == nil || a.Valid[b*a.Len+i] != 0) {
+					sum += p[(head*a.Len+i)*a.Len+j]
+				}
+			}
+			mass = append(mass, sum)
+		}
+	}
+	return mass
+}

@@ -1,0 +1,101 @@
+package pulsecol_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+)
+
+// TestAdaptiveFollowsDrift: attention that stays is not refreshed, attention that
+// moves is, in the step after it did, within the window and up to the budget.
+func TestAdaptiveFollowsDrift(t *testing.T) {
+	a, b := randomOperands(1, small), randomOperands(2, small)
+	for _, c := range []struct {
+		name     string
+		schedule pulsecol.Adaptive
+		inputs   string // of the steps
+		want     string // D dense, F refresh, U reuse
+	}{
+		{"still", pulsecol.Adaptive{}, "aaaaaaaa", "FUUUUUUU"},
+		{"moves once", pulsecol.Adaptive{}, "aaabbbbb", "FUUUFUUU"},
+		{"moves in the first reuse, the baseline", pulsecol.Adaptive{}, "abbbbbbb", "FUUUUUUU"},
+		{"moves to and fro", pulsecol.Adaptive{}, "aabbbaaa", "FUUFUUFU"},
+		{"a budget of two", pulsecol.Adaptive{Refreshes: 2}, "aabbbaaa", "FUUFUUUU"},
+		{"a budget of one", pulsecol.Adaptive{Refreshes: 1}, "aabbbaaa", "FUUUUUUU"},
+		{"outside the window", pulsecol.Adaptive{Window: 0.5}, "aaabaaaa", "FUUUUUUU"},
+		{"at the end of the window", pulsecol.Adaptive{Window: 0.5}, "aabaaaaa", "FUUFUUUU"},
+		{"below the threshold", pulsecol.Adaptive{Threshold: 0.999}, "aabbbaaa", "FUUUUUUU"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: c.schedule}, 2, nil)
+			for range 2 { // the second generation begins like the first
+				r.start(len(c.inputs))
+				for i, input := range c.inputs {
+					want := map[byte]pulsecol.Mode{'F': refresh, 'U': reuse}[c.want[i]]
+					r.step(map[rune]*kernel.Operands{'a': a, 'b': b}[input], want)
+				}
+			}
+		})
+	}
+}
+
+// TestDrift holds the measure to its definition, with grouped queries and padding.
+func TestDrift(t *testing.T) {
+	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 45, HeadDim: 8}
+	first, second := randomOperands(1, s), randomOperands(2, s)
+	padLeft(first, 0, 13)
+	padLeft(second, 0, 13)
+	r := newRig(t, first, pulsecol.Config{Sparsity: 0.8, GroupSize: 7, Schedule: pulsecol.Adaptive{Threshold: 0.999}}, 1, nil)
+	check := func(want float64) {
+		t.Helper()
+		if got := r.ctl.Drift(); math.Abs(got-want) > 1e-6 {
+			t.Errorf("drift %v, want %v", got, want)
+		}
+	}
+	check(0)
+	r.start(6)
+	r.step(first, refresh)
+	check(0)
+	r.step(first, reuse)
+	check(0)
+	r.step(second, reuse)
+
+	table := r.table(0)
+	base, now := ref.KeptMass[float64](first, table), ref.KeptMass[float64](second, table)
+	groups := kernel.Groups(s.Len, 7)
+	lost := make([]float64, s.Batch*groups)
+	for i := range base {
+		lost[i/(s.Heads*groups)*groups+i%groups] += (base[i] - now[i]) / float64(s.Heads)
+	}
+	most := slices.Max(lost)
+	if most < 0.1 {
+		t.Fatalf("other inputs moved attention by %v only", most)
+	}
+	check(most)
+	r.ctl.SetDense(true)
+	r.step(second, denseStep)
+	check(most) // a dense step measures nothing
+	r.ctl.SetDense(false)
+	r.step(first, reuse)
+	check(0)
+	r.ctl.Invalidate()
+	r.step(second, refresh)
+	check(0)
+}
+
+// TestDriftIsWatchedForAdaptiveOnly: other schedules do not pay for it.
+func TestDriftIsWatchedForAdaptiveOnly(t *testing.T) {
+	a, b := randomOperands(1, small), randomOperands(2, small)
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
+	r.start(3)
+	r.step(a, refresh)
+	r.step(a, reuse)
+	r.step(b, reuse)
+	if got := r.ctl.Drift(); got != 0 {
+		t.Errorf("drift %v, want 0", got)
+	}
+}

@@ -1,0 +1,54 @@
+package op
+
+import "github.com/pulsecol/pulsecol/internal/kernel"
+
+// drift is how far attention has moved away from a layer's columns since they
+// were chosen. Reuse steps measure, for one query of each group, the share of
+// full attention that falls on the columns. The first of them is the baseline,
+// and not the refresh: the step after a refresh is the first with sparse
+// attention in the layers before, which moves attention by itself and which no
+// refresh would undo.
+type drift struct {
+	measured  bool      // there is a baseline
+	base, now []float32 // [B,H,U] kept share, in the first reuse step and in the latest
+	lost      []float32 // [B,U] base - now, mean over heads
+}
+
+// Watch makes reuse steps measure drift. It costs them as much as one query of
+// each group would under full attention.
+func (s *State) Watch() { s.drift = new(drift) }
+
+// Drift is the share of attention that has left the columns of each query group
+// since the first reuse step after their refresh, [B,U], mean over heads; empty
+// before a first reuse and without Watch. It is a live view.
+func (s *State) Drift() []float32 {
+	if s.drift == nil || !s.drift.measured {
+		return nil
+	}
+	return s.drift.lost
+}
+
+// measure follows one step over the operands a with the table t.
+func (d *drift) measure(m Mode, a *kernel.Operands, t *kernel.Table) {
+	switch m {
+	case Refresh:
+		d.measured = false
+		return
+	case Dense:
+		return
+	}
+	groups := kernel.Groups(a.Len, t.Group)
+	if n := a.Batch * a.Heads * groups; len(d.now) != n {
+		*d = drift{base: make([]float32, n), now: make([]float32, n), lost: make([]float32, a.Batch*groups)}
+	}
+	kernel.KeptMass(d.now, a, t)
+	if !d.measured {
+		d.measured = true
+		copy(d.base, d.now)
+	}
+	clear(d.lost)
+	for i, now := range d.now {
+		batch, u := i/(a.Heads*groups), i%groups
+		d.lost[batch*groups+u] += (d.base[i] - now) / float32(a.Heads)
+	}
+}
