@@ -39,6 +39,10 @@ type Config struct {
 	// Name is the first part of the layers' paths, which identify their operators
 	// in a graph; "" = "pulsecol". A machine runs the layers of one controller.
 	Name string
+
+	// Observer, if not nil, is shown the queries and keys of every attention layer
+	// in every step. It is for looking into a model and costs nothing when nil.
+	Observer Observer
 }
 
 // Device is where operators run.

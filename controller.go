@@ -79,11 +79,12 @@ func (c *Controller) Layer(i int) *Layer {
 	}
 	for n := len(c.layers); n <= i; n++ {
 		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
-		state := op.NewState(path, &c.step)
+		l := &Layer{ctl: c, path: path, state: op.NewState(path, &c.step)}
 		if _, adaptive := c.cfg.Schedule.(Adaptive); adaptive {
-			state.Watch()
+			l.state.Watch()
 		}
-		c.layers = append(c.layers, &Layer{ctl: c, path: path, state: state})
+		c.observe(n, l.state)
+		c.layers = append(c.layers, l)
 	}
 	return c.layers[i]
 }

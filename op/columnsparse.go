@@ -76,6 +76,7 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		if mode, err = st.begin(o, &st.attended, &st.ranked); err != nil {
 			return nil, err
 		}
+		st.observed(mode, a)
 		defer st.clock(mode, time.Now())
 		if st.drift != nil && st.built {
 			st.drift.measure(mode, a, &st.table)

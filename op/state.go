@@ -74,7 +74,8 @@ type State struct {
 	built           bool
 	drift           *drift // nil unless watched
 
-	stats LayerStats
+	stats    LayerStats
+	observer func(Observation) // nil = nobody looks
 }
 
 // LayerStats counts what one attention layer did since its State was made.

@@ -1,0 +1,42 @@
+package op
+
+import "github.com/pulsecol/pulsecol/internal/kernel"
+
+// Observation is what the attention of one layer works on in one step. Its slices
+// are those of the computation itself: they are valid during the call that hands
+// them over, and must not be written to.
+type Observation struct {
+	Mode  Mode
+	Batch int
+	Heads int // of queries; query head h reads key head h/(Heads/KVHeads)
+
+	KVHeads int
+	Len     int // tokens of the sequence
+	HeadDim int
+
+	Q       []float32   // queries, rotated: [Batch, Heads, Len, HeadDim]
+	K       []float32   // keys, rotated: [Batch, KVHeads, Len, HeadDim]
+	Valid   []float32   // padding mask [Batch, Len], 0 for padding; nil = no padding
+	Scale   float64     // of q·k
+	Columns *ColumnBits // the layer's column table, after a refresh the new one; nil while there is none
+}
+
+// Observe has f called in every step of the layer, whatever its mode, by the
+// goroutine that runs the machine. nil ends it. What f takes is not counted in
+// LayerStats.Seconds; a panic of f is an error of the step.
+func (s *State) Observe(f func(Observation)) { s.observer = f }
+
+// observed reports a step of attention on a to the observer, if there is one.
+func (s *State) observed(m Mode, a *kernel.Operands) {
+	if s.observer == nil {
+		return
+	}
+	o := Observation{
+		Mode: m, Batch: a.Batch, Heads: a.Heads, KVHeads: a.KVHeads, Len: a.Len, HeadDim: a.HeadDim,
+		Q: a.Q, K: a.K, Valid: a.Valid, Scale: float64(a.Scale),
+	}
+	if s.built {
+		o.Columns = &ColumnBits{s.batch, s.heads, s.n, s.table.Group, s.table.Bits}
+	}
+	s.observer(o)
+}
