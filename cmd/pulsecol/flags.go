@@ -14,14 +14,14 @@ import (
 // tags model, method and schedule on a flag name those it applies to; without
 // the tag it applies to all.
 
-// checkApplies reports every given flag whose tag does not list have.
+// checkApplies reports every given flag whose tag lists none of the words of have.
 func checkApplies(line *kong.Context, tag, have, description string) error {
 	var errs []error
 	for _, p := range line.Path {
 		if p.Flag == nil {
 			continue
 		}
-		if only := p.Flag.Tag.Get(tag); only != "" && !slices.Contains(strings.Fields(only), have) {
+		if only := p.Flag.Tag.Get(tag); only != "" && !slices.ContainsFunc(strings.Fields(have), func(word string) bool { return slices.Contains(strings.Fields(only), word) }) {
 			errs = append(errs, usagef("--%s does not apply to %s", p.Flag.Name, description))
 		}
 	}

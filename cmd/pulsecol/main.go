@@ -29,6 +29,7 @@ type cli struct {
 	Logits   logitsCmd   `cmd:"" help:"Write the model's output for a sequence of tokens to a file."`
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
 	Info     infoCmd     `cmd:"" help:"Describe a model, this machine, and the memory that a run takes."`
+	Inspect  inspectCmd  `cmd:"" help:"Show attention, and how much of it each method keeps."`
 	Bench    struct {
 		Step   benchStepCmd   `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
 		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`

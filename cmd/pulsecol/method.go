@@ -12,7 +12,13 @@ import (
 
 // methodFlags choose what attention computes.
 type methodFlags struct {
-	Method    *string  `group:"Attention" enum:"full,pulsecol,sparsed,window,streaming,block-pr,column-ss" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
+	Method *string `group:"Attention" enum:"full,pulsecol,sparsed,window,streaming,block-pr,column-ss" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
+
+	attentionFlags
+}
+
+// attentionFlags set up the methods.
+type attentionFlags struct {
 	Sparsity  *float64 `group:"Attention" method:"pulsecol sparsed block-pr column-ss" placeholder:"SHARE" help:"Share of query-key pairs to drop, at least 0, below 1. Default: 0.8; sparsed 0.7."`
 	GroupSize *int     `group:"Attention" method:"pulsecol block-pr column-ss" placeholder:"N" help:"Consecutive queries that share their keys. Default: 32."`
 	Eta       *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"SHARE" help:"First part of the steps, in which refreshes fall. Default: 0.3; adaptive 1."`
@@ -47,7 +53,7 @@ func (a *attention) groupSize() *int {
 }
 
 // sparse says whether a flag was given that is about sparse attention only.
-func (f *methodFlags) sparse() bool {
+func (f *attentionFlags) sparse() bool {
 	return f.Sparsity != nil || f.GroupSize != nil || f.Eta != nil || f.Refreshes != nil || f.Schedule != nil
 }
 
@@ -66,18 +72,28 @@ func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.C
 	if err := checkApplies(line, "method", method, "--method "+method); err != nil {
 		return attention{}, err
 	}
-	schedule := map[string]string{
-		"pulsecol": or(f.Schedule, "uniform"), "block-pr": or(f.Schedule, "uniform"), "sparsed": "skip", "column-ss": "skip",
-	}[method]
+	schedule := f.scheduleOf(method)
 	if err := checkApplies(line, "schedule", schedule, "--schedule "+schedule); err != nil {
 		return attention{}, err
 	}
+	return f.attention(method, m, seed)
+}
+
+// scheduleOf names the schedule of a method; "" if it has none.
+func (f *attentionFlags) scheduleOf(method string) string {
+	return map[string]string{
+		"pulsecol": or(f.Schedule, "uniform"), "block-pr": or(f.Schedule, "uniform"), "sparsed": "skip", "column-ss": "skip",
+	}[method]
+}
+
+// attention returns a method as the flags set it up for m.
+func (f *attentionFlags) attention(method string, m *openModel, seed uint64) (attention, error) {
 	if err := f.validate(); err != nil {
 		return attention{}, err
 	}
 	cfg := pulsecol.Config{
 		Device:   map[string]pulsecol.Device{"auto": pulsecol.Auto, "cpu": pulsecol.CPU, "cuda": pulsecol.CUDA}[f.Device],
-		Schedule: f.schedule(schedule, m.refreshes(), seed),
+		Schedule: f.schedule(f.scheduleOf(method), m.refreshes(), seed),
 	}
 	f.pattern(method, &cfg)
 	if cfg.Device == pulsecol.CUDA {
@@ -88,7 +104,7 @@ func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.C
 	return attention{method, cfg}, cfg.Validate()
 }
 
-func (f *methodFlags) validate() error {
+func (f *attentionFlags) validate() error {
 	var b bounds
 	b.share(false, "sparsity", f.Sparsity)
 	b.atLeast(1, "group-size", f.GroupSize)
@@ -104,7 +120,7 @@ func (f *methodFlags) validate() error {
 }
 
 // pattern sets what of attention is kept.
-func (f *methodFlags) pattern(method string, c *pulsecol.Config) {
+func (f *attentionFlags) pattern(method string, c *pulsecol.Config) {
 	switch method {
 	case "pulsecol", "column-ss":
 		c.Pattern, c.Sparsity, c.GroupSize = pulsecol.Columns{}, or(f.Sparsity, 0.8), or(f.GroupSize, 32)
@@ -120,7 +136,7 @@ func (f *methodFlags) pattern(method string, c *pulsecol.Config) {
 	}
 }
 
-func (f *methodFlags) schedule(name string, refreshes int, seed uint64) pulsecol.Schedule {
+func (f *attentionFlags) schedule(name string, refreshes int, seed uint64) pulsecol.Schedule {
 	eta, refreshes := or(f.Eta, 0.3), or(f.Refreshes, refreshes)
 	switch name {
 	case "uniform":

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/alecthomas/kong"
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/inspect"
+)
+
+type inspectCmd struct {
+	Open    modelFlag      `embed:""`
+	Prompt  promptFlags    `embed:""`
+	Methods attentionFlags `embed:""`
+	Sampler samplerFlags   `embed:""`
+
+	Queries string `enum:"all,generated" default:"all" help:"Queries that count: all, or those of the generated tokens alone."`
+
+	Out   *string `group:"Pictures" placeholder:"DIR" help:"Write attention.png and steps.png into DIR, which is made if it is not there."`
+	Shown *string `name:"method" group:"Pictures" enum:"oracle,pulsecol,column-ss,block-pr,sparsed,streaming,window" placeholder:"NAME" help:"Whose keys attention.png shows. Default: pulsecol."`
+	Step  *int    `group:"Pictures" placeholder:"N" help:"Step of attention.png, from 1. Default: a quarter of the steps."`
+	Layer *int    `group:"Pictures" placeholder:"N" help:"Its layer, from 0. Default: the middle one."`
+	Head  *int    `group:"Pictures" placeholder:"N" help:"Its head, from 0. Default: 0."`
+
+	JSON bool `name:"json" group:"Output" help:"Print one JSON object with recall and mass of every method, step, layer and head."`
+}
+
+func (inspectCmd) Help() string {
+	return `Generates once, with full attention, and holds the keys that each method would have kept at each step to the attention that there is:
+
+  recall   share of a query's k most probable keys that is kept, k being how many are kept
+  mass     sum of the probabilities of the kept keys
+  density  share of query-key pairs that is kept
+  churn    share of these that a refresh replaces
+
+Numbers are means over queries, heads, layers, and the steps for which a method has chosen keys. The oracle chooses its columns anew in every step: no schedule of columns keeps more mass. Every method takes the flags that apply to it; the sparsity is that of all of them, 0.8 unless --sparsity is given.
+
+Examples:
+  pulsecol inspect --out pictures                    the small model and its own question
+  pulsecol inspect --sparsity 0.9 --schedule power --json
+  pulsecol inspect --model LLaDA-8B-Instruct --chat --prompt-file question.txt --out . --step 4 --layer 20 --head 3`
+}
+
+// inspectedMethods are the methods in the order they are listed.
+var inspectedMethods = []string{"oracle", "pulsecol", "column-ss", "block-pr", "sparsed", "streaming", "window"}
+
+func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
+	m, err := c.Open.open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	s, err := c.Sampler.choose(m, line)
+	if err != nil {
+		return err
+	}
+	p, err := c.Prompt.read(m, std.in)
+	if err != nil {
+		return err
+	}
+	in, err := c.prepare(m, s, p.ids, line)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+
+	ctx, stop := untilInterrupted()
+	defer stop()
+	ctx, in.stop = context.WithCancel(ctx)
+	defer in.stop()
+	cfg := pulsecol.Config{Device: in.methods[0].Device, Observer: in}
+	mem, err := s.memory(len(p.ids), cfg)
+	if err != nil {
+		return err
+	}
+	limitGarbage(mem.Workspace)
+	d := newDisplay(std.err, m, false)
+	res, err := s.generate(ctx, p.ids, cfg, d.step)
+	d.close()
+	if in.err != nil { // the reason why the context ended
+		return in.err
+	}
+	if err != nil {
+		return err
+	}
+	i := inspection{
+		Model: m.name, ModelType: m.kind(), PromptTokens: len(p.ids), NewTokens: s.newTokens(), Steps: res.Steps,
+		Layers: m.config().Layers, Heads: m.config().Heads, Seed: c.Sampler.Seed, Queries: c.Queries,
+	}
+	for _, method := range in.methods {
+		i.Methods = append(i.Methods, method.summary())
+	}
+	if c.Out != nil {
+		if i.Pictures, err = c.draw(&i, in); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return printJSON(std.out, i)
+	}
+	return i.print(std.out)
+}
+
+// prepare returns what observes the generation from prompt, after checking all
+// that can be checked before it.
+func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong.Context) (*inspector, error) {
+	methods, err := c.methods(m, s, line)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLength(m, len(prompt), s.newTokens()); err != nil {
+		return nil, err
+	}
+	in := &inspector{methods: methods, layers: m.config().Layers}
+	if c.Queries == "generated" {
+		if in.from = len(prompt); s.newTokens() == 0 {
+			return nil, usagef("--queries generated: no tokens are generated behind the prompt")
+		}
+	}
+	total, err := s.steps(prompt)
+	if err != nil {
+		return nil, err
+	}
+	if in.shown, err = c.shown(m, total); err != nil {
+		return nil, err
+	}
+	return in, c.makeOut() // before the work, not after it
+}
+
+// methods returns all methods as the flags set them up.
+func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*inspected, error) {
+	// Two schedules are in use: the one asked for, and SparseD's.
+	schedule := or(c.Methods.Schedule, "uniform")
+	if err := checkApplies(line, "schedule", schedule+" skip", "--schedule "+schedule); err != nil {
+		return nil, err
+	}
+	if schedule == "dense" {
+		return nil, usagef("--schedule dense: chooses no keys to look at")
+	}
+	sparsity := or(c.Methods.Sparsity, 0.8)
+	if sparsity == 0 {
+		return nil, usagef("--sparsity 0: want above 0, below 1: full attention keeps all keys")
+	}
+	flags := c.Methods
+	flags.Sparsity = &sparsity
+	var all []*inspected
+	for _, name := range inspectedMethods {
+		base := name
+		if name == "oracle" {
+			base = "pulsecol"
+		}
+		att, err := flags.attention(base, m, c.Sampler.Seed)
+		if err != nil {
+			return nil, err
+		}
+		att.method = name
+		switch p := att.Pattern.(type) {
+		case pulsecol.SparseD:
+			p.Generation = s.newTokens()
+			att.Pattern = p
+		case pulsecol.SlidingWindow, pulsecol.Streaming:
+			// The table of a group has what at least one of its queries keeps.
+			att.GroupSize = 1
+		}
+		if name == "oracle" {
+			att.Schedule = pulsecol.Always{}
+		}
+		all = append(all, &inspected{attention: att})
+	}
+	return all, nil
+}
+
+// shown is what attention.png shows.
+type shown struct {
+	method            string
+	step, layer, head int
+}
+
+// shown returns what the flags ask for in a generation of at most total steps.
+func (c *inspectCmd) shown(m *openModel, total int) (*shown, error) {
+	a := m.config()
+	w := &shown{
+		method: or(c.Shown, "pulsecol"), step: or(c.Step, (total+3)/4), layer: or(c.Layer, a.Layers/2), head: or(c.Head, 0),
+	}
+	var errs []error
+	within := func(flag string, v, least, most int) {
+		if v < least || v > most {
+			errs = append(errs, usagef("--%s %d: want %d to %d", flag, v, least, most))
+		}
+	}
+	within("step", w.step, 1, total)
+	within("layer", w.layer, 0, a.Layers-1)
+	within("head", w.head, 0, a.Heads-1)
+	if c.Out == nil && (c.Shown != nil || c.Step != nil || c.Layer != nil || c.Head != nil) {
+		errs = append(errs, usagef("--method, --step, --layer and --head are about pictures, which need --out"))
+	}
+	if c.Out == nil {
+		w = nil
+	}
+	return w, errors.Join(errs...)
+}
+
+// makeOut makes the directory of the pictures.
+func (c *inspectCmd) makeOut() error {
+	switch {
+	case c.Out == nil:
+		return nil
+	case *c.Out == "":
+		return usagef("--out is empty")
+	}
+	if err := os.MkdirAll(*c.Out, 0o777); err != nil {
+		return fmt.Errorf("--out %s: %w", *c.Out, err)
+	}
+	return nil
+}
+
+// draw writes the pictures and returns their names.
+func (c *inspectCmd) draw(i *inspection, in *inspector) ([]string, error) {
+	if in.seen == nil {
+		return nil, fmt.Errorf("--step %d: the generation was over after step %d", in.shown.step, i.Steps)
+	}
+	var series []inspect.Series
+	for k, method := range in.methods {
+		s := inspect.Series{Name: method.method}
+		for _, step := range i.Methods[k].Steps {
+			s.Steps = append(s.Steps, step.fidelity())
+		}
+		if method.method != "oracle" {
+			s.Refreshes = method.refreshes
+		}
+		series = append(series, s)
+	}
+	title := fmt.Sprintf("Fidelity to full attention over a generation: %s, %d tokens, sparsity %g, %s queries",
+		modelTitle(i), i.PromptTokens+i.NewTokens, in.methods[0].Sparsity, i.Queries)
+	var files []string
+	for _, f := range []struct {
+		name string
+		draw func(io.Writer) error
+	}{
+		{"attention.png", func(w io.Writer) error { return inspect.DrawMap(w, in.seen, in.caption(i)) }},
+		{"steps.png", func(w io.Writer) error { return inspect.DrawSteps(w, title, series) }},
+	} {
+		var png bytes.Buffer
+		if err := f.draw(&png); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		path := filepath.Join(*c.Out, f.name)
+		if err := os.WriteFile(path, png.Bytes(), 0o666); err != nil {
+			return nil, err
+		}
+		files = append(files, path)
+	}
+	return files, nil
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/inspect"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// inspector observes a generation under full attention. At every step and layer
+// it brings each method's column table up to date, from the scores of the step in
+// which the method would have chosen them, and holds it to the attention that the
+// layer pays in this step.
+//
+// All methods are so judged on the same queries and keys. In a generation of
+// their own, each would have others: those of its own tokens, so that a method
+// that loses the thread would be judged on how well it attends to its own errors.
+type inspector struct {
+	methods []*inspected
+	layers  int
+	from    int          // first query that counts
+	shown   *shown       // nil = nothing
+	seen    *inspect.Map // of what is shown, once its step has come
+	err     error
+	stop    func() // ends the generation, after an error
+}
+
+// inspected is a method and what is known of it.
+type inspected struct {
+	attention
+	chooser   *chooser
+	tables    []*inspect.Table // by layer; nil before the first choice
+	refreshes []int
+	steps     []stepSummary
+	density   [][]float64 // by layer, in every step with a table
+	churn     [][]float64 // by layer, in every refresh but the first
+}
+
+// Observe implements pulsecol.Observer.
+func (in *inspector) Observe(o pulsecol.Observation) {
+	if in.err != nil {
+		return
+	}
+	if in.err = in.look(firstRow(o)); in.err != nil {
+		in.stop()
+	}
+}
+
+// firstRow leaves the first batch row of an observation. There is another one
+// with classifier-free guidance, for the sequence without its prompt.
+func firstRow(o pulsecol.Observation) pulsecol.Observation {
+	o.Q, o.K = o.Q[:len(o.Q)/o.Batch], o.K[:len(o.K)/o.Batch]
+	o.Batch = 1
+	return o
+}
+
+func (in *inspector) look(o pulsecol.Observation) error {
+	a := &inspect.Attention{Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, HeadDim: o.HeadDim, Q: o.Q, K: o.K, Scale: o.Scale, From: in.from}
+	var having []*inspected
+	var tables []*inspect.Table
+	for _, m := range in.methods {
+		if err := m.update(o, in.layers); err != nil {
+			return fmt.Errorf("step %d, layer %d: the keys of %s: %w", o.Step, o.Layer, m.method, err)
+		}
+		if t := m.tables[o.Layer]; t != nil {
+			having, tables = append(having, m), append(tables, t)
+		}
+	}
+	for i, heads := range inspect.Measure(a, tables) {
+		if err := having[i].add(o, heads); err != nil {
+			return err
+		}
+		if w := in.shown; w != nil && having[i].method == w.method && o.Step == w.step && o.Layer == w.layer {
+			whole := *a
+			whole.From = 0
+			in.seen = inspect.NewMap(&whole, w.head, tables[i], inspect.MostCells)
+		}
+	}
+	return nil
+}
+
+// update makes a new table for the layer of o if the method has one chosen in
+// this step.
+func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
+	if m.tables == nil {
+		m.tables = make([]*inspect.Table, layers)
+		m.density, m.churn = make([][]float64, layers), make([][]float64, layers)
+	}
+	if o.Layer == 0 {
+		m.steps = append(m.steps, stepSummary{Step: o.Step, Mode: m.mode(o).String()})
+	}
+	step := &m.steps[len(m.steps)-1]
+	old := m.tables[o.Layer]
+	switch {
+	case step.Mode == pulsecol.Dense.String():
+		return nil
+	case m.Schedule == nil && o.Layer > 0: // fixed by position: the same in all layers
+		m.tables[o.Layer] = m.tables[0]
+	case step.Mode == pulsecol.Refresh.String() || old == nil:
+		if m.tables[o.Layer], err = m.choose(o); err != nil {
+			return err
+		}
+	}
+	if step.Mode == pulsecol.Refresh.String() {
+		if o.Layer == 0 {
+			m.refreshes = append(m.refreshes, o.Step)
+		}
+		if old != nil {
+			m.churn[o.Layer] = append(m.churn[o.Layer], m.tables[o.Layer].Churn(old, o.Len))
+		}
+	}
+	m.density[o.Layer] = append(m.density[o.Layer], m.tables[o.Layer].Density(o.Len))
+	return nil
+}
+
+// mode is what the step would be under the method, as in a controller.
+func (m *inspected) mode(o pulsecol.Observation) pulsecol.Mode {
+	if m.Schedule == nil {
+		return pulsecol.Reuse
+	}
+	mode := m.Schedule.Mode(o.Step, o.Total)
+	if mode == pulsecol.Reuse && m.tables[0] == nil {
+		return pulsecol.Refresh
+	}
+	return mode
+}
+
+// add notes the fidelity of a layer's heads.
+func (m *inspected) add(o pulsecol.Observation, heads []inspect.Fidelity) error {
+	recall, mass := make([]float32, len(heads)), make([]float32, len(heads))
+	for h, f := range heads {
+		if math.IsNaN(f.Mass) {
+			return fmt.Errorf("step %d, layer %d, head %d: the attention is NaN; are the model's weights?", o.Step, o.Layer, h)
+		}
+		recall[h], mass[h] = float32(f.Recall), float32(f.Mass)
+	}
+	step := &m.steps[len(m.steps)-1]
+	step.Recall, step.Mass = append(step.Recall, recall), append(step.Mass, mass)
+	return nil
+}
+
+// choose returns the keys that the method chooses on seeing o.
+func (m *inspected) choose(o pulsecol.Observation) (*inspect.Table, error) {
+	if m.chooser == nil {
+		var err error
+		if m.chooser, err = newChooser(m.Config, o); err != nil {
+			return nil, err
+		}
+	}
+	return m.chooser.choose(o)
+}
+
+// chooser is a graph of one attention layer, which chooses keys as a model's own
+// layers do.
+type chooser struct {
+	machine *pulsecol.Machine
+	q, k    *gorgonia.Node
+}
+
+func newChooser(cfg pulsecol.Config, o pulsecol.Observation) (*chooser, error) {
+	if cfg.Schedule != nil {
+		cfg.Schedule = pulsecol.Always{}
+	}
+	ctl, err := pulsecol.NewController(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := gorgonia.NewGraph()
+	input := func(name string, heads int) *gorgonia.Node {
+		return gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithName(name), gorgonia.WithShape(1, heads, o.Len, o.HeadDim))
+	}
+	c := &chooser{q: input("q", o.Heads), k: input("k", o.KVHeads)}
+	if _, err := pulsecol.Attention(c.q, c.k, c.k, ctl.Layer(0)); err != nil {
+		return nil, err
+	}
+	c.machine, err = pulsecol.NewMachine(g, ctl)
+	return c, err
+}
+
+func (c *chooser) choose(o pulsecol.Observation) (*inspect.Table, error) {
+	for node, data := range map[*gorgonia.Node][]float32{c.q: o.Q, c.k: o.K} {
+		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
+			return nil, err
+		}
+	}
+	ctl := c.machine.Controller()
+	if err := ctl.Start(1); err != nil {
+		return nil, err
+	}
+	if err := c.machine.Step(); err != nil {
+		return nil, err
+	}
+	t, err := ctl.Columns(0)
+	if err != nil {
+		return nil, err
+	}
+	return &inspect.Table{Heads: t.Heads, Group: t.Group, Bits: t.Bits}, nil
+}
+
+// close frees what the methods hold.
+func (in *inspector) close() {
+	for _, m := range in.methods {
+		if m.chooser != nil {
+			m.chooser.machine.Close()
+		}
+	}
+}
+
+// caption says what attention.png shows.
+func (in *inspector) caption(i *inspection) inspect.Caption {
+	w := in.shown
+	m := in.methods[slices.IndexFunc(in.methods, func(m *inspected) bool { return m.method == w.method })]
+	chosen := "the same in every step"
+	if m.Schedule != nil {
+		at := 0
+		for _, r := range m.refreshes {
+			if r <= w.step {
+				at = r
+			}
+		}
+		chosen = fmt.Sprintf("chosen in step %d", at)
+	}
+	return inspect.Caption{
+		Title:  fmt.Sprintf("Attention in step %d of %d, layer %d, head %d, and the keys of %s", w.step, i.Steps, w.layer, w.head, m.method),
+		Detail: fmt.Sprintf("%s; %s, %s", modelTitle(i), m.describePattern(), chosen),
+		Prompt: i.PromptTokens,
+	}
+}
+
+// modelTitle names the model for a picture.
+func modelTitle(i *inspection) string {
+	if i.Model == "embedded" {
+		return "the small " + i.ModelType + " model"
+	}
+	return filepath.Base(i.Model)
+}
+
+// describePattern says what the method keeps: "columns for groups of 32 queries,
+// sparsity 0.8".
+func (m *inspected) describePattern() string {
+	text := m.Pattern.String()
+	if size := m.groupSize(); size != nil {
+		text += fmt.Sprintf(" for groups of %d queries, sparsity %g", *size, m.Sparsity)
+	}
+	return text
+}
