@@ -227,7 +227,7 @@ func (c *inspectCmd) draw(i *inspection, in *inspector) ([]string, error) {
 	}
 	var series []inspect.Series
 	for k, method := range in.methods {
-		s := inspect.Series{Name: method.method}
+		s := inspect.Series{Name: method.method, Density: or(i.Methods[k].Density, 1)}
 		for _, step := range i.Methods[k].Steps {
 			s.Steps = append(s.Steps, step.fidelity())
 		}

@@ -234,10 +234,13 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 
 // modelTitle names the model for a picture.
 func modelTitle(i *inspection) string {
-	if i.Model == "embedded" {
-		return "the small " + i.ModelType + " model"
+	switch {
+	case i.Model != "embedded":
+		return filepath.Base(i.Model)
+	case i.ModelType == "llada":
+		return "the small LLaDA model"
 	}
-	return filepath.Base(i.Model)
+	return "the small " + i.ModelType + " model"
 }
 
 // describePattern says what the method keeps: "columns for groups of 32 queries,

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"image/color"
 	"io"
 	"math"
@@ -14,6 +15,7 @@ import (
 // Series is the fidelity of one method over the steps of a generation.
 type Series struct {
 	Name      string
+	Density   float64    // share of query-key pairs kept, for the legend
 	Steps     []Fidelity // of step 1, 2, ...; NaN where the method has not chosen keys yet
 	Refreshes []int      // steps to mark, from 1
 }
@@ -55,10 +57,10 @@ func (p *picture) names(x, y, width float64, series []Series) {
 	for i, s := range series {
 		l := lineStyle(i)
 		at := x + float64(i)*each
-		p.line(at, y, at+34, y, float64(l.Width), l.Color, l.Dashes...)
-		p.text(style(14, ink), at+40, y+5, 0, s.Name)
+		p.line(at, y, at+28, y, float64(l.Width), l.Color, l.Dashes...)
+		p.text(style(14, ink), at+33, y+5, 0, fmt.Sprintf("%s %.0f %%", s.Name, 100*s.Density))
 	}
-	p.text(style(13, faint), x, y+28, 0, "Dots: refreshes. A line starts with its method's first choice of keys; until then the method is full attention.")
+	p.text(style(13, faint), x, y+28, 0, "In per cent: the share of pairs kept. Dots: refreshes. A line starts with the first choice of keys; until then the method is full attention.")
 }
 
 func lineStyle(i int) draw.LineStyle {
