@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
@@ -127,7 +128,7 @@ func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong
 	if err != nil {
 		return nil, err
 	}
-	if in.shown, err = c.shown(m, total); err != nil {
+	if in.shown, err = c.shown(m, methods, total); err != nil {
 		return nil, err
 	}
 	return in, c.makeOut() // before the work, not after it
@@ -178,15 +179,17 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 
 // shown is what attention.png shows.
 type shown struct {
-	method            string
+	method            *inspected
 	step, layer, head int
 }
 
 // shown returns what the flags ask for in a generation of at most total steps.
-func (c *inspectCmd) shown(m *openModel, total int) (*shown, error) {
+func (c *inspectCmd) shown(m *openModel, methods []*inspected, total int) (*shown, error) {
 	a := m.config()
+	name := or(c.Shown, "pulsecol")
 	w := &shown{
-		method: or(c.Shown, "pulsecol"), step: or(c.Step, (total+3)/4), layer: or(c.Layer, a.Layers/2), head: or(c.Head, 0),
+		method: methods[slices.IndexFunc(methods, func(m *inspected) bool { return m.method == name })],
+		step:   or(c.Step, (total+3)/4), layer: or(c.Layer, a.Layers/2), head: or(c.Head, 0),
 	}
 	var errs []error
 	within := func(flag string, v, least, most int) {
@@ -200,10 +203,13 @@ func (c *inspectCmd) shown(m *openModel, total int) (*shown, error) {
 	if c.Out == nil && (c.Shown != nil || c.Step != nil || c.Layer != nil || c.Head != nil) {
 		errs = append(errs, usagef("--method, --step, --layer and --head are about pictures, which need --out"))
 	}
-	if c.Out == nil {
-		w = nil
+	if len(errs) > 0 || c.Out == nil {
+		return nil, errors.Join(errs...)
 	}
-	return w, errors.Join(errs...)
+	if first := w.method.firstChoice(total); w.step < first {
+		return nil, usagef("--step %d: %s chooses its first keys in step %d", w.step, name, first)
+	}
+	return w, nil
 }
 
 // makeOut makes the directory of the pictures.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/inspect"
@@ -51,8 +50,9 @@ func (in *inspector) Observe(o pulsecol.Observation) {
 	}
 }
 
-// firstRow leaves the first batch row of an observation. There is another one
-// with classifier-free guidance, for the sequence without its prompt.
+// firstRow leaves the first batch row of an observation, which has no padding.
+// There is another one with classifier-free guidance, for the sequence without its
+// prompt.
 func firstRow(o pulsecol.Observation) pulsecol.Observation {
 	o.Q, o.K = o.Q[:len(o.Q)/o.Batch], o.K[:len(o.K)/o.Batch]
 	o.Batch = 1
@@ -75,7 +75,7 @@ func (in *inspector) look(o pulsecol.Observation) error {
 		if err := having[i].add(o, heads); err != nil {
 			return err
 		}
-		if w := in.shown; w != nil && having[i].method == w.method && o.Step == w.step && o.Layer == w.layer {
+		if w := in.shown; w != nil && having[i] == w.method && o.Step == w.step && o.Layer == w.layer {
 			whole := *a
 			whole.From = 0
 			in.seen = inspect.NewMap(&whole, w.head, tables[i], inspect.MostCells)
@@ -128,6 +128,15 @@ func (m *inspected) mode(o pulsecol.Observation) pulsecol.Mode {
 		return pulsecol.Refresh
 	}
 	return mode
+}
+
+// firstChoice is the first step of total for which the method has keys.
+func (m *inspected) firstChoice(total int) int {
+	first := 1
+	for m.Schedule != nil && first < total && m.Schedule.Mode(first, total) == pulsecol.Dense {
+		first++
+	}
+	return first
 }
 
 // add notes the fidelity of a layer's heads.
@@ -213,8 +222,7 @@ func (in *inspector) close() {
 
 // caption says what attention.png shows.
 func (in *inspector) caption(i *inspection) inspect.Caption {
-	w := in.shown
-	m := in.methods[slices.IndexFunc(in.methods, func(m *inspected) bool { return m.method == w.method })]
+	w, m := in.shown, in.shown.method
 	chosen := "the same in every step"
 	if m.Schedule != nil {
 		at := 0

@@ -29,16 +29,16 @@ var (
 // upper left corner.
 type picture struct {
 	vgdraw.Canvas
-	img    draw.Image
+	img    *image.RGBA
 	height float64
-	fills  map[color.Color]bool // colours of what was filled
+	fills  map[color.RGBA]bool // colours of what was filled
 }
 
 // newPicture returns a white picture. At 72 dots per inch a point, gonum's unit,
-// is a pixel.
+// is a pixel. vgimg always draws on an RGBA image.
 func newPicture(width, height int) *picture {
 	c := vgimg.NewWith(vgimg.UseWH(vg.Length(width), vg.Length(height)), vgimg.UseDPI(72))
-	return &picture{vgdraw.New(c), c.Image(), float64(height), map[color.Color]bool{}}
+	return &picture{vgdraw.New(c), c.Image().(*image.RGBA), float64(height), map[color.RGBA]bool{}}
 }
 
 // part is the canvas of a rectangle of the picture.
@@ -99,17 +99,19 @@ func (p *picture) encodeIndexed(w io.Writer) error {
 		palette = append(palette, color.RGBAModel.Convert(color.Gray{uint8(255 * i / (greys - 1))}))
 	}
 	indexed := image.NewPaletted(p.img.Bounds(), palette)
-	known := map[color.Color]uint8{}
+	known := map[color.RGBA]uint8{}
 	for y := range indexed.Rect.Dy() {
 		for x := range indexed.Rect.Dx() {
-			clr := p.img.At(x, y)
-			if _, ok := known[clr]; !ok {
-				known[clr] = uint8(palette.Index(clr))
+			clr := p.img.RGBAAt(x, y)
+			index, ok := known[clr]
+			if !ok {
+				index = uint8(palette.Index(clr))
+				known[clr] = index
 			}
-			indexed.SetColorIndex(x, y, known[clr])
+			indexed.SetColorIndex(x, y, index)
 		}
 	}
-	return (&picture{img: indexed}).encode(w)
+	return png.Encode(w, indexed)
 }
 
 // lightness orders colours so that neighbours in a map are neighbours in the
@@ -120,8 +122,7 @@ func lightness(c color.Color) uint32 {
 }
 
 func (p *picture) encode(w io.Writer) error {
-	e := png.Encoder{CompressionLevel: png.BestCompression}
-	return e.Encode(w, p.img)
+	return png.Encode(w, p.img)
 }
 
 // roundTicks labels least and the round numbers from there to most, nine at most.

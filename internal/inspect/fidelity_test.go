@@ -189,7 +189,7 @@ func TestMeasureLimits(t *testing.T) {
 // TestMeasureInBlocks: sequences so long that their queries come in several
 // blocks, and any number of threads, give the same.
 func TestMeasureInBlocks(t *testing.T) {
-	c := testCase{1, 1, 1500, 4, 32, 100, 7, 3}
+	c := testCase{1, 1, 1100, 4, 32, 100, 7, 3}
 	if c.n*c.n <= blockScores {
 		t.Fatal("the case has one block only")
 	}
