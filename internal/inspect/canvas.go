@@ -7,6 +7,7 @@ import (
 	"image/draw"
 	"image/png"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -86,15 +87,15 @@ func (p *picture) fill(x, y, width, height int, clr color.RGBA) {
 // encodeIndexed writes a picture in which everything but what was filled is grey.
 // Pixels that index a palette take half the space of colours.
 func (p *picture) encodeIndexed(w io.Writer) error {
-	var palette color.Palette
-	for clr := range p.fills {
-		palette = append(palette, clr)
-	}
-	greys := 256 - len(palette)
+	greys := 256 - len(p.fills)
 	if greys < 16 {
 		return p.encode(w)
 	}
-	slices.SortFunc(palette, func(a, b color.Color) int { return cmp.Compare(lightness(a), lightness(b)) })
+	// Colours that are neighbours in a map are so in the palette: it compresses better.
+	var palette color.Palette
+	for _, clr := range slices.SortedFunc(maps.Keys(p.fills), byLightness) {
+		palette = append(palette, clr)
+	}
 	for i := range greys {
 		palette = append(palette, color.RGBAModel.Convert(color.Gray{uint8(255 * i / (greys - 1))}))
 	}
@@ -114,11 +115,9 @@ func (p *picture) encodeIndexed(w io.Writer) error {
 	return png.Encode(w, indexed)
 }
 
-// lightness orders colours so that neighbours in a map are neighbours in the
-// palette, which compresses better.
-func lightness(c color.Color) uint32 {
-	r, g, b, _ := c.RGBA()
-	return r*3 + g*6 + b
+func byLightness(a, b color.RGBA) int {
+	light := func(c color.RGBA) int { return 3*int(c.R) + 6*int(c.G) + int(c.B) }
+	return cmp.Or(cmp.Compare(light(a), light(b)), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G))
 }
 
 func (p *picture) encode(w io.Writer) error {

@@ -72,6 +72,22 @@ func TestDrawMap(t *testing.T) {
 	}
 }
 
+// TestDrawMapTwice: the same map gives the same file.
+func TestDrawMapTwice(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	c := testCase{1, 1, 1100, 4, 32, 200, 0, 0}
+	m := NewMap(c.attention(r), 0, c.table(r, 1), 550)
+	var one, two bytes.Buffer
+	for _, w := range []*bytes.Buffer{&one, &two} {
+		if err := DrawMap(w, m, Caption{Prompt: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(one.Bytes(), two.Bytes()) {
+		t.Error("two files of one map differ")
+	}
+}
+
 func same(t *testing.T, what string, got color.Color, want color.RGBA) {
 	t.Helper()
 	if got := color.RGBAModel.Convert(got).(color.RGBA); got != want {
