@@ -12,9 +12,9 @@
 // violation panics with the name of the function, the slice and both lengths.
 // Values never panic: NaN in gives NaN out.
 //
-// Work is spread over runtime.GOMAXPROCS(0) goroutines. Every element of a
-// result is computed by one goroutine in a fixed order, so results have the
-// same bits for any number of them.
+// Work is spread over runtime.GOMAXPROCS(0) goroutines, or fewer (LimitThreads).
+// Every element of a result is computed by one goroutine in a fixed order, so
+// results have the same bits for any number of them.
 //
 // # How attention is computed
 //

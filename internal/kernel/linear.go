@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"runtime"
 )
 
 const (
@@ -31,7 +30,7 @@ func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	checkLen("Linear", "y", len(y), rows*w.Rows)
 	checkOptional("Linear", "bias", bias, w.Rows)
 	rowTasks, cols := (rows+linearRows-1)/linearRows, linearCols
-	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*runtime.GOMAXPROCS(0) {
+	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*threads() {
 		cols /= 2 // narrower tasks keep more processors busy
 	}
 	colTasks := Groups(w.Rows, cols)

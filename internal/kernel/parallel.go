@@ -6,11 +6,27 @@ import (
 	"sync/atomic"
 )
 
-// parallel runs f for every task in [0, tasks) on GOMAXPROCS goroutines, each
+// threadLimit bounds the goroutines of a call; 0 is no bound.
+var threadLimit atomic.Int64
+
+// LimitThreads has each call use at most n goroutines, 0 for no limit: a program
+// that makes many calls at once gains nothing from more.
+func LimitThreads(n int) { threadLimit.Store(int64(n)) }
+
+// threads is the number of goroutines of a call.
+func threads() int {
+	n := runtime.GOMAXPROCS(0)
+	if limit := int(threadLimit.Load()); limit > 0 {
+		n = min(n, limit)
+	}
+	return n
+}
+
+// parallel runs f for every task in [0, tasks) on at most threads() goroutines, each
 // with scratch of its own. Tasks must write disjoint results. A panic in f is
 // raised again in the caller's goroutine, where it can be recovered.
 func parallel(tasks int, f func(w *scratch, task int)) {
-	workers := min(runtime.GOMAXPROCS(0), tasks)
+	workers := min(threads(), tasks)
 	if workers <= 1 {
 		w := getScratch()
 		for i := range tasks {
