@@ -1,0 +1,176 @@
+package eval
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Mean is the mean of independent values.
+type Mean struct {
+	N      int     // values
+	Mean   float64 // NaN without values
+	StdErr float64 // of the mean: standard deviation over √N; NaN below two values
+}
+
+// MeanOf returns the mean of values.
+func MeanOf(values []float64) Mean {
+	m := Mean{N: len(values), StdErr: math.NaN()}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	m.Mean = sum / float64(m.N)
+	if m.N < 2 {
+		return m
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v - m.Mean) * (v - m.Mean)
+	}
+	m.StdErr = math.Sqrt(squares / float64(m.N-1) / float64(m.N))
+	return m
+}
+
+// CellResult is what the records of a cell say.
+type CellResult struct {
+	Cell
+	Samples int  // records
+	Score   Mean // over different prompts; those that were asked several times count once, with their mean
+	VsFull  Mean // difference of the scores to those of full attention on the same prompts
+	VsPulse Mean // the same to PulseCol at this sparsity
+
+	// Averages over the records.
+	Kept      float64 // share of query-key pairs that sparse steps computed
+	Refreshes float64 // in a generation
+	Tokens    float64 // of a sequence
+	Seconds   float64 // of a sample
+
+	byPrompt map[string]float64 // scores
+}
+
+// Table is the outcome of an evaluation.
+type Table struct {
+	Tasks   []string
+	Methods []Method
+	cells   map[Cell]*CellResult
+}
+
+// NewTable aggregates records of the given tasks and methods.
+func NewTable(tasks []string, methods []Method, records []Record) *Table {
+	t := &Table{tasks, methods, map[Cell]*CellResult{}}
+	byCell := map[Cell][]Record{}
+	for _, rec := range records {
+		byCell[rec.Cell] = append(byCell[rec.Cell], rec)
+	}
+	for _, task := range tasks {
+		for _, m := range methods {
+			c := Cell{task, m}
+			t.cells[c] = newCellResult(c, byCell[c])
+		}
+	}
+	for c, r := range t.cells {
+		r.VsFull, r.VsPulse = MeanOf(nil), MeanOf(nil)
+		if base, ok := t.full(); ok && base != c.Method {
+			r.VsFull = difference(r, t.cells[Cell{c.Task, base}])
+		}
+		if base, ok := t.pulseCol(c.Method); ok && base != c.Method {
+			r.VsPulse = difference(r, t.cells[Cell{c.Task, base}])
+		}
+	}
+	return t
+}
+
+// Cell returns the result of a method on a task, both of the table.
+func (t *Table) Cell(task string, m Method) *CellResult { return t.cells[Cell{task, m}] }
+
+func newCellResult(c Cell, records []Record) *CellResult {
+	r := &CellResult{Cell: c, Samples: len(records), byPrompt: map[string]float64{}}
+	scores := map[string][]float64{}
+	for _, rec := range records {
+		r.Kept += rec.Kept / float64(len(records))
+		r.Refreshes += float64(len(rec.RefreshSteps)) / float64(len(records))
+		r.Tokens += float64(rec.Tokens) / float64(len(records))
+		r.Seconds += rec.Seconds / float64(len(records))
+		if rec.Score != nil {
+			scores[rec.PromptHash] = append(scores[rec.PromptHash], *rec.Score)
+		}
+	}
+	for prompt, s := range scores {
+		r.byPrompt[prompt] = MeanOf(s).Mean
+	}
+	r.Score = MeanOf(sortedValues(r.byPrompt))
+	return r
+}
+
+// difference returns the mean of a's scores less b's, over the prompts of both.
+func difference(a, b *CellResult) Mean {
+	both := map[string]float64{}
+	for prompt, score := range a.byPrompt {
+		if base, ok := b.byPrompt[prompt]; ok {
+			both[prompt] = score - base
+		}
+	}
+	return MeanOf(sortedValues(both))
+}
+
+// sortedValues returns the values of m in the order of its keys, so that sums do
+// not depend on the order of a map.
+func sortedValues(m map[string]float64) []float64 {
+	type entry struct {
+		key   string
+		value float64
+	}
+	var entries []entry
+	for k, v := range m {
+		entries = append(entries, entry{k, v})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	values := make([]float64, len(entries))
+	for i, e := range entries {
+		values[i] = e.value
+	}
+	return values
+}
+
+// full returns the row of full attention.
+func (t *Table) full() (Method, bool) {
+	i := slices.IndexFunc(t.Methods, func(m Method) bool { return m.Name == Full })
+	if i < 0 {
+		return Method{}, false
+	}
+	return t.Methods[i], true
+}
+
+// pulseCol returns the row of PulseCol to compare m with: the first of m's
+// sparsity. Methods without a sparsity have none.
+func (t *Table) pulseCol(m Method) (Method, bool) {
+	i := slices.IndexFunc(t.Methods, func(p Method) bool { return p.Name == PulseCol && p.Sparsity == m.Sparsity })
+	if i < 0 {
+		return Method{}, false
+	}
+	return t.Methods[i], true
+}
+
+// Average returns the mean of f over the tasks that are marked, each counting the
+// same. It is NaN if the method has no value for one of them.
+func (t *Table) Average(m Method, f func(*CellResult) Mean) Mean {
+	var sum Mean
+	tasks, squares := 0.0, 0.0
+	for _, task := range t.Tasks {
+		if !t.marked(task) {
+			continue
+		}
+		value := f(t.Cell(task, m))
+		tasks++
+		sum.N += value.N
+		sum.Mean += value.Mean
+		squares += value.StdErr * value.StdErr
+	}
+	return Mean{N: sum.N, Mean: sum.Mean / tasks, StdErr: math.Sqrt(squares) / tasks}
+}
+
+// marked says whether a task has scores.
+func (t *Table) marked(task string) bool {
+	return slices.ContainsFunc(t.Methods, func(m Method) bool { return t.Cell(task, m).Score.N > 0 })
+}

@@ -1,0 +1,136 @@
+package eval
+
+import (
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sweep returns methods that differ in sparsity, refreshes and group size, and
+// their records.
+func sweep() (methods []Method, records []Record) {
+	methods = append(methods, full, window)
+	for _, sparsity := range []float64{0.5, 0.8, 0.9} {
+		for _, group := range []int{8, 32} {
+			m := pulse
+			m.Sparsity, m.GroupSize = sparsity, group
+			methods = append(methods, m)
+		}
+	}
+	for _, m := range methods {
+		records = append(records, scored("a", m, 1, 0, 1)...)
+		records = append(records, scored("b", m, 1, 1, 1)...)
+		records = append(records, scored("humaneval", m, math.NaN())...)
+	}
+	return methods, records
+}
+
+// TestPlot: one picture for each axis that varies and each marked task.
+func TestPlot(t *testing.T) {
+	methods, records := sweep()
+	table := NewTable([]string{"a", "b", "humaneval"}, methods, records)
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	files, err := table.Plot(dir, "svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f))
+	}
+	want := []string{
+		"sparsity-a.svg", "sparsity-b.svg", "sparsity-average.svg",
+		"group-size-a.svg", "group-size-b.svg", "group-size-average.svg",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files: %s", diff)
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "sparsity-average.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"pulsecol (group 8)", "pulsecol (group 32)", ">full<", "average of 2 tasks", "query-key pairs dropped", "score (%)"} {
+		if !strings.Contains(string(svg), text) {
+			t.Errorf("no %q in the picture", text)
+		}
+	}
+	if strings.Contains(string(svg), "NaN") {
+		t.Error("NaN in the picture")
+	}
+}
+
+func TestPlotPNG(t *testing.T) {
+	methods, records := sweep()
+	files, err := NewTable([]string{"a"}, methods, records).Plot(t.TempDir(), "png")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	f, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := img.Bounds(); b.Dx() < 800 || b.Dy() < 400 {
+		t.Errorf("%v", b)
+	}
+}
+
+// TestLines: where the points stand, and which belong together.
+func TestLines(t *testing.T) {
+	methods, records := sweep()
+	table := NewTable([]string{"a"}, methods, records)
+	lines := table.lines(axes[0], panel{"a", "a", []string{"a"}})
+	var labels []string
+	for _, l := range lines {
+		labels = append(labels, l.label)
+	}
+	// The window keeps all pairs in these records, so it has no place.
+	if diff := cmp.Diff([]string{"full", "pulsecol (group 8)", "pulsecol (group 32)"}, labels); diff != "" {
+		t.Fatal(diff)
+	}
+	if !lines[0].level || lines[1].level {
+		t.Error("full attention alone is the same everywhere")
+	}
+	for i, want := range []float64{50, 80, 90} {
+		p := lines[2].points[i]
+		if !near(p.x, want) || !near(p.mean, 200.0/3) || !near(p.stderr, 100.0/3) {
+			t.Errorf("point %d is %+v", i, p)
+		}
+	}
+	if lines := table.lines(axes[1], panel{"a", "a", []string{"a"}}); slices.ContainsFunc(lines, line.varies) {
+		t.Error("the refreshes do not vary")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	labels := func(low, high float64) (out []string) {
+		for _, tick := range roundTicks(low, high) {
+			out = append(out, tick.Label)
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"0", "20", "40", "60", "80", "100"}, labels(-3, 101)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"96", "97", "98", "99", "100"}, labels(95.5, 100.5)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"1", "2", "9"}, func() (out []string) {
+		for _, tick := range ticksAt([]float64{9, 1, 2, 1}) {
+			out = append(out, tick.Label)
+		}
+		return out
+	}()); diff != "" {
+		t.Error(diff)
+	}
+}
