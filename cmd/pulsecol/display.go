@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/eval"
 	"github.com/pulsecol/pulsecol/models/llada"
 	"golang.org/x/term"
 )
@@ -14,20 +16,15 @@ import (
 // display shows a generation in progress on the standard error. Unless it is
 // asked to watch, it is silent when that is no terminal.
 type display struct {
-	w        io.Writer
-	m        *openModel
-	watch    bool
-	terminal *os.File // nil if w is none
-	start    time.Time
-	lines    int // on the terminal
+	screen
+	m     *openModel
+	watch bool
+	start time.Time
 }
 
 func newDisplay(w io.Writer, m *openModel, watch bool) *display {
-	d := &display{w: w, m: m, watch: watch, start: time.Now()}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && obeysANSI(f) {
-		d.terminal = f
-		d.redraw("step 1 ...")
-	}
+	d := &display{screen: newScreen(w), m: m, watch: watch, start: time.Now()}
+	d.redraw("step 1 ...")
 	return d
 }
 
@@ -53,27 +50,71 @@ func (d *display) step(p llada.Progress) {
 	}
 }
 
-// close removes what is on the terminal.
-func (d *display) close() {
-	if d.terminal != nil {
-		d.redraw("")
-	}
+// progressBar shows on a terminal how far an evaluation is.
+type progressBar struct {
+	screen
+	drawn time.Time
 }
+
+func newProgressBar(w io.Writer) *progressBar { return &progressBar{screen: newScreen(w)} }
+
+// progressBarWidth is that of the bar alone, in columns.
+const progressBarWidth = 16
+
+func (b *progressBar) show(p eval.Progress) {
+	const interval = 100 * time.Millisecond
+	if time.Since(b.drawn) < interval && p.Done < p.Samples {
+		return
+	}
+	b.drawn = time.Now()
+	full := progressBarWidth * p.Done / max(1, p.Samples)
+	text := fmt.Sprintf("%s%s %d/%d samples, %d/%d cells",
+		strings.Repeat("█", full), strings.Repeat(string(maskBlock), progressBarWidth-full), p.Done, p.Samples, p.CellsDone, p.Cells)
+	if !math.IsNaN(p.Score) {
+		text += fmt.Sprintf(", %.1f %% right", 100*p.Score)
+	}
+	if p.Left > 0 && p.Done < p.Samples {
+		text += fmt.Sprintf(", %s left", seconds(p.Left.Seconds()))
+	}
+	b.redraw(text)
+}
+
+// screen is a place of a terminal where text replaces earlier text. It does
+// nothing if its writer is no terminal.
+type screen struct {
+	w        io.Writer
+	terminal *os.File // nil if w is none
+	lines    int      // drawn
+}
+
+func newScreen(w io.Writer) screen {
+	s := screen{w: w}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && obeysANSI(f) {
+		s.terminal = f
+	}
+	return s
+}
+
+// close removes what is on the terminal.
+func (s *screen) close() { s.redraw("") }
 
 // maskBlock stands for a mask on a terminal.
 const maskBlock = '░'
 
 // redraw puts text in the place of what it drew before; of a long text, as many
 // of the last lines as fit.
-func (d *display) redraw(text string) {
-	width, height, err := term.GetSize(int(d.terminal.Fd()))
+func (s *screen) redraw(text string) {
+	if s.terminal == nil {
+		return
+	}
+	width, height, err := term.GetSize(int(s.terminal.Fd()))
 	if err != nil || width < 2 || height < 2 {
 		width, height = 80, 24
 	}
 	var b strings.Builder
 	b.WriteByte('\r')
-	if d.lines > 1 {
-		fmt.Fprintf(&b, "\x1b[%dA", d.lines-1) // up to the first line
+	if s.lines > 1 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.lines-1) // up to the first line
 	}
 	b.WriteString("\x1b[J") // clear from here on
 	lines := wrap(text, width-1)
@@ -84,8 +125,8 @@ func (d *display) redraw(text string) {
 		}
 		b.WriteString(strings.ReplaceAll(printable(line), string(maskBlock), "\x1b[2m"+string(maskBlock)+"\x1b[0m"))
 	}
-	d.lines = len(lines)
-	io.WriteString(d.w, b.String())
+	s.lines = len(lines)
+	io.WriteString(s.w, b.String())
 }
 
 // wrap cuts text into lines of at most width columns.

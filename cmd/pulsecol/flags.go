@@ -21,11 +21,17 @@ func checkApplies(line *kong.Context, tag, have, description string) error {
 		if p.Flag == nil {
 			continue
 		}
-		if only := p.Flag.Tag.Get(tag); only != "" && !slices.ContainsFunc(strings.Fields(have), func(word string) bool { return slices.Contains(strings.Fields(only), word) }) {
+		if !applies(p.Flag, tag, have) {
 			errs = append(errs, usagef("--%s does not apply to %s", p.Flag.Name, description))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// applies says whether a flag's tag lists one of the words of have.
+func applies(f *kong.Flag, tag, have string) bool {
+	only := strings.Fields(f.Tag.Get(tag))
+	return len(only) == 0 || slices.ContainsFunc(strings.Fields(have), func(word string) bool { return slices.Contains(only, word) })
 }
 
 // bounds collects the flags that are out of range.

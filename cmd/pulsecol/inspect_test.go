@@ -49,7 +49,7 @@ func TestInspectedTables(t *testing.T) {
 		s := m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, BlockLength: &tokens, MaxNewTokens: &tokens, Alg: &alg})
 		prompt := randomTokens(30, m.config(), 1)
 		window := 11
-		c := inspectCmd{Methods: attentionFlags{Device: "cpu", GroupSize: &block, BlockSize: &block, Window: &window}}
+		c := inspectCmd{Methods: attentionFlags{oneSetting{GroupSize: &block, BlockSize: &block, Window: &window}, deviceFlag{"cpu"}}}
 		methods, err := c.methods(m, s, new(kong.Context))
 		if err != nil {
 			t.Fatal(err)

@@ -21,12 +21,14 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/task"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
 type cli struct {
 	Generate generateCmd `cmd:"" help:"Answer a prompt."`
 	Logits   logitsCmd   `cmd:"" help:"Write the model's output for a sequence of tokens to a file."`
+	Eval     evalCmd     `cmd:"" help:"Measure how well methods of attention answer the samples of tasks."`
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
 	Info     infoCmd     `cmd:"" help:"Describe a model, this machine, and the memory that a run takes."`
 	Inspect  inspectCmd  `cmd:"" help:"Show attention, and how much of it each method keeps."`
@@ -83,7 +85,7 @@ func run(args []string, std stdio) int {
 func execute(args []string, std stdio) error {
 	var c cli
 	parser, err := kong.New(&c,
-		kong.Name("pulsecol"), kong.Description(description), kong.Vars{"version": version()},
+		kong.Name("pulsecol"), kong.Description(description), flagVars(),
 		kong.Writers(std.out, std.err), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Bind(std))
 	if err != nil {
@@ -94,6 +96,11 @@ func execute(args []string, std stdio) error {
 		return usagef("%w (see pulsecol --help)", err)
 	}
 	return line.Run()
+}
+
+// flagVars are what the flags' descriptions refer to.
+func flagVars() kong.Vars {
+	return kong.Vars{"version": version(), "methods": methods, "tasks": strings.Join(task.Names(), ", ")}
 }
 
 // untilInterrupted returns a context that ends with the first interrupt, so that a

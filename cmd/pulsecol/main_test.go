@@ -39,7 +39,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DATA", data)
 			env.Setenv("LLADA", filepath.Join(data, "llada"))
 			env.Setenv("DREAM", filepath.Join(data, "dream"))
-			return nil
+			small, err := filepath.Abs("../../internal/tinymodel/llada")
+			env.Setenv("SMALL", small)
+			return err
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "cuda" {
@@ -69,6 +71,18 @@ func TestScripts(t *testing.T) {
 				if !strings.HasPrefix(said, "pulsecol: ") || strings.Index(said, "\n") != len(said)-1 || strings.Contains(said, "goroutine") {
 					ts.Fatalf("the standard error is %q, want one line", said)
 				}
+			},
+			// lines FILE N: FILE has N lines.
+			"lines": func(ts *testscript.TestScript, _ bool, args []string) {
+				if got := strconv.Itoa(strings.Count(ts.ReadFile(args[0]), "\n")); got != args[1] {
+					ts.Fatalf("%s has %s lines, want %s", args[0], got, args[1])
+				}
+			},
+			// damage FILE puts a semicolon in the place of the first colon of its second line.
+			"damage": func(ts *testscript.TestScript, _ bool, args []string) {
+				lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
+				lines[1] = strings.Replace(lines[1], ":", ";", 1)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o600))
 			},
 			// truncate FILE N cuts N bytes off the end of FILE.
 			"truncate": func(ts *testscript.TestScript, _ bool, args []string) {

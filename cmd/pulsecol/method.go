@@ -8,31 +8,57 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/eval"
 )
 
 // methodFlags choose what attention computes.
 type methodFlags struct {
-	Method *string `group:"Attention" enum:"full,pulsecol,sparsed,window,streaming,block-pr,column-ss" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
-
+	Method *string `group:"Attention" enum:"${methods}" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	attentionFlags
 }
 
 // attentionFlags set up the methods.
 type attentionFlags struct {
-	Sparsity  *float64 `group:"Attention" method:"pulsecol sparsed block-pr column-ss" placeholder:"SHARE" help:"Share of query-key pairs to drop, at least 0, below 1. Default: 0.8; sparsed 0.7."`
-	GroupSize *int     `group:"Attention" method:"pulsecol block-pr column-ss" placeholder:"N" help:"Consecutive queries that share their keys. Default: 32."`
-	Eta       *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"SHARE" help:"First part of the steps, in which refreshes fall. Default: 0.3; adaptive 1."`
-	Refreshes *int     `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"N" help:"Number of refreshes; the most, if adaptive. Default: 16; Dream 8."`
-	Schedule  *string  `group:"Attention" method:"pulsecol block-pr" enum:"uniform,random,power,adaptive,skip,always,dense" placeholder:"NAME" help:"When to refresh: uniform, random, power (densest at the start), adaptive (when attention has drifted), skip (SparseD's), always or dense (never). Default: uniform."`
-	Drift     *float64 `group:"Attention" method:"pulsecol block-pr" schedule:"adaptive" placeholder:"SHARE" help:"Share of attention that must have left the columns of a query group before a refresh. Default: 0.02."`
-	Window    *int     `group:"Attention" method:"window streaming" placeholder:"N" help:"Width of the window, in keys. Default: 256."`
-	Sinks     *float64 `group:"Attention" method:"streaming" placeholder:"SHARE" help:"First part of the keys, always kept. Default: 0.1."`
-	BlockSize *int     `group:"Attention" method:"sparsed block-pr" placeholder:"N" help:"Keys in a block (sparsed: and queries). Default: 128; block-pr 32."`
-	Skip      *float64 `group:"Attention" method:"pulsecol sparsed block-pr column-ss" schedule:"skip" placeholder:"SHARE" help:"First part of the steps, with full attention. Default: 0.2."`
+	oneSetting
+	deviceFlag
+}
 
-	ScoreScale *float64 `group:"Attention" method:"sparsed" placeholder:"X" help:"Factor of q·k where blocks are ranked. Default: that of attention. (SparseD's LLaDA code has 1/sqrt(heads).)"`
+// methods lists the names that --method takes.
+const methods = "full,pulsecol,sparsed,window,streaming,block-pr,column-ss"
 
+// settings are the flags that set up a method. F, I and S are what a flag for
+// numbers, whole numbers and names holds: one of them, or a list.
+type settings[F, I, S any] struct {
+	Sparsity  F `group:"Attention" method:"pulsecol sparsed block-pr column-ss" placeholder:"SHARE" help:"Share of query-key pairs to drop, at least 0, below 1. Default: 0.8; sparsed 0.7."`
+	GroupSize I `group:"Attention" method:"pulsecol block-pr column-ss" placeholder:"N" help:"Consecutive queries that share their keys. Default: 32."`
+	Eta       F `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"SHARE" help:"First part of the steps, in which refreshes fall. Default: 0.3; adaptive 1."`
+	Refreshes I `group:"Attention" method:"pulsecol block-pr" schedule:"uniform random power adaptive" placeholder:"N" help:"Number of refreshes; the most, if adaptive. Default: 16; Dream 8."`
+	Schedule  S `group:"Attention" method:"pulsecol block-pr" enum:"uniform,random,power,adaptive,skip,always,dense" placeholder:"NAME" help:"When to refresh: uniform, random, power (densest at the start), adaptive (when attention has drifted), skip (SparseD's), always or dense (never). Default: uniform."`
+	Drift     F `group:"Attention" method:"pulsecol block-pr" schedule:"adaptive" placeholder:"SHARE" help:"Share of attention that must have left the columns of a query group before a refresh. Default: 0.02."`
+	Window    I `group:"Attention" method:"window streaming" placeholder:"N" help:"Width of the window, in keys. Default: 256."`
+	Sinks     F `group:"Attention" method:"streaming" placeholder:"SHARE" help:"First part of the keys, always kept. Default: 0.1."`
+	BlockSize I `group:"Attention" method:"sparsed block-pr" placeholder:"N" help:"Keys in a block (sparsed: and queries). Default: 128; block-pr 32."`
+	Skip      F `group:"Attention" method:"pulsecol sparsed block-pr column-ss" schedule:"skip" placeholder:"SHARE" help:"First part of the steps, with full attention. Default: 0.2."`
+
+	ScoreScale F `group:"Attention" method:"sparsed" placeholder:"X" help:"Factor of q·k where blocks are ranked. Default: that of attention. (SparseD's LLaDA code has 1/sqrt(heads).)"`
+}
+
+// oneSetting is at most one value of each.
+type oneSetting settings[*float64, *int, *string]
+
+// deviceFlag chooses where to compute.
+type deviceFlag struct {
 	Device string `group:"Attention" enum:"auto,cpu,cuda" default:"auto" help:"Where to compute: auto, cpu or cuda."`
+}
+
+func (f deviceFlag) device() (pulsecol.Device, error) {
+	device := map[string]pulsecol.Device{"auto": pulsecol.Auto, "cpu": pulsecol.CPU, "cuda": pulsecol.CUDA}[f.Device]
+	if device == pulsecol.CUDA {
+		if err := cudaop.Available(); err != nil {
+			return device, fmt.Errorf("--device cuda: %w", err)
+		}
+	}
+	return device, nil
 }
 
 // attention is a method with its configuration.
@@ -79,32 +105,20 @@ func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.C
 	return f.attention(method, m, seed)
 }
 
-// scheduleOf names the schedule of a method; "" if it has none.
-func (f *attentionFlags) scheduleOf(method string) string {
-	return map[string]string{
-		"pulsecol": or(f.Schedule, "uniform"), "block-pr": or(f.Schedule, "uniform"), "sparsed": "skip", "column-ss": "skip",
-	}[method]
-}
-
 // attention returns a method as the flags set it up for m.
 func (f *attentionFlags) attention(method string, m *openModel, seed uint64) (attention, error) {
 	if err := f.validate(); err != nil {
 		return attention{}, err
 	}
-	cfg := pulsecol.Config{
-		Device:   map[string]pulsecol.Device{"auto": pulsecol.Auto, "cpu": pulsecol.CPU, "cuda": pulsecol.CUDA}[f.Device],
-		Schedule: f.schedule(f.scheduleOf(method), m.refreshes(), seed),
+	device, err := f.device()
+	if err != nil {
+		return attention{}, err
 	}
-	f.pattern(method, &cfg)
-	if cfg.Device == pulsecol.CUDA {
-		if err := cudaop.Available(); err != nil {
-			return attention{}, fmt.Errorf("--device cuda: %w", err)
-		}
-	}
+	cfg := attentionConfig(f.of(method, m.refreshes()), device, seed)
 	return attention{method, cfg}, cfg.Validate()
 }
 
-func (f *attentionFlags) validate() error {
+func (f *oneSetting) validate() error {
 	var b bounds
 	b.share(false, "sparsity", f.Sparsity)
 	b.atLeast(1, "group-size", f.GroupSize)
@@ -119,43 +133,77 @@ func (f *attentionFlags) validate() error {
 	return b.err()
 }
 
-// pattern sets what of attention is kept.
-func (f *attentionFlags) pattern(method string, c *pulsecol.Config) {
+// scheduleOf names the schedule of a method; "" if it has none.
+func (f *oneSetting) scheduleOf(method string) string {
 	switch method {
-	case "pulsecol", "column-ss":
-		c.Pattern, c.Sparsity, c.GroupSize = pulsecol.Columns{}, or(f.Sparsity, 0.8), or(f.GroupSize, 32)
-	case "block-pr":
-		c.Pattern, c.Sparsity, c.GroupSize = pulsecol.Blocks{Size: or(f.BlockSize, 32)}, or(f.Sparsity, 0.8), or(f.GroupSize, 32)
-	case "sparsed":
-		c.Sparsity = or(f.Sparsity, 0.7)
-		c.Pattern = pulsecol.SparseD{BlockSize: or(f.BlockSize, 128), ScoreScale: or(f.ScoreScale, 0)}
-	case "window":
-		c.Pattern = pulsecol.SlidingWindow{Width: or(f.Window, 256)}
-	case "streaming":
-		c.Pattern = pulsecol.Streaming{Width: or(f.Window, 256), SinkFraction: or(f.Sinks, 0.1)}
+	case "pulsecol", "block-pr":
+		return or(f.Schedule, "uniform")
+	case "sparsed", "column-ss":
+		return "skip"
 	}
+	return ""
 }
 
-func (f *attentionFlags) schedule(name string, refreshes int, seed uint64) pulsecol.Schedule {
-	eta, refreshes := or(f.Eta, 0.3), or(f.Refreshes, refreshes)
-	switch name {
+// of returns a method with what applies to it, defaults filled in. refreshes is
+// the default of the model.
+func (f *oneSetting) of(method string, refreshes int) eval.Method {
+	m := eval.Method{Name: method, Schedule: f.scheduleOf(method)}
+	switch method {
+	case "pulsecol", "column-ss":
+		m.Sparsity, m.GroupSize = or(f.Sparsity, 0.8), or(f.GroupSize, 32)
+	case "block-pr":
+		m.Sparsity, m.GroupSize, m.BlockSize = or(f.Sparsity, 0.8), or(f.GroupSize, 32), or(f.BlockSize, 32)
+	case "sparsed":
+		m.Sparsity, m.BlockSize, m.ScoreScale = or(f.Sparsity, 0.7), or(f.BlockSize, 128), or(f.ScoreScale, 0)
+	case "window":
+		m.Window = or(f.Window, 256)
+	case "streaming":
+		m.Window, m.Sinks = or(f.Window, 256), or(f.Sinks, 0.1)
+	}
+	switch m.Schedule {
+	case "uniform", "random", "power":
+		m.Eta, m.Refreshes = or(f.Eta, 0.3), or(f.Refreshes, refreshes)
+	case "adaptive":
+		m.Eta, m.Refreshes, m.Drift = or(f.Eta, 1), or(f.Refreshes, refreshes), or(f.Drift, 0.02)
+	case "skip":
+		m.Skip = or(f.Skip, 0.2)
+	}
+	return m
+}
+
+// attentionConfig is what m asks of the library. seed is that of the generation.
+func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulsecol.Config {
+	c := pulsecol.Config{Sparsity: m.Sparsity, GroupSize: m.GroupSize, Device: device}
+	switch m.Name {
+	case "pulsecol", "column-ss":
+		c.Pattern = pulsecol.Columns{}
+	case "block-pr":
+		c.Pattern = pulsecol.Blocks{Size: m.BlockSize}
+	case "sparsed":
+		c.Pattern = pulsecol.SparseD{BlockSize: m.BlockSize, ScoreScale: m.ScoreScale}
+	case "window":
+		c.Pattern = pulsecol.SlidingWindow{Width: m.Window}
+	case "streaming":
+		c.Pattern = pulsecol.Streaming{Width: m.Window, SinkFraction: m.Sinks}
+	}
+	switch m.Schedule {
 	case "uniform":
-		return pulsecol.Uniform{Window: eta, Refreshes: refreshes}
+		c.Schedule = pulsecol.Uniform{Window: m.Eta, Refreshes: m.Refreshes}
 	case "random":
-		return pulsecol.Random{Window: eta, Refreshes: refreshes, Seed: seed}
+		c.Schedule = pulsecol.Random{Window: m.Eta, Refreshes: m.Refreshes, Seed: seed}
 	case "power":
-		return pulsecol.Power{Window: eta, Refreshes: refreshes}
+		c.Schedule = pulsecol.Power{Window: m.Eta, Refreshes: m.Refreshes}
+	case "adaptive":
+		c.Schedule = pulsecol.Adaptive{Window: m.Eta, Refreshes: m.Refreshes, Threshold: m.Drift}
 	case "skip":
 		// A zero Fraction would be the default; this one rounds to no step.
-		return pulsecol.Skip{Fraction: max(or(f.Skip, 0.2), math.SmallestNonzeroFloat64)}
-	case "adaptive":
-		return pulsecol.Adaptive{Window: or(f.Eta, 1), Refreshes: refreshes, Threshold: or(f.Drift, 0.02)}
+		c.Schedule = pulsecol.Skip{Fraction: max(m.Skip, math.SmallestNonzeroFloat64)}
 	case "always":
-		return pulsecol.Always{}
+		c.Schedule = pulsecol.Always{}
 	case "dense":
-		return pulsecol.AlwaysDense{}
+		c.Schedule = pulsecol.AlwaysDense{}
 	}
-	return nil
+	return c
 }
 
 // describe says how the steps of a generation went: "refreshed at 1 2 3, reused

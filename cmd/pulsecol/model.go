@@ -26,7 +26,8 @@ type model interface {
 	config() architecture
 	refreshes() int // of a generation, as the paper chose them for the model
 	parameters() int64
-	chat(system *string, user string) string
+	chat(messages []llada.Message) string
+	endOfTurn() string // the token that ends an answer in that form
 	sampler(f *samplerFlags) sampler
 }
 
@@ -55,13 +56,8 @@ func (m lladaModel) config() architecture { return architecture(m.Config()) }
 func (lladaModel) refreshes() int         { return 16 }
 func (m lladaModel) parameters() int64    { return m.Config().Parameters() }
 
-func (lladaModel) chat(system *string, user string) string {
-	messages := []llada.Message{{Role: "user", Content: user}}
-	if system != nil {
-		messages = append([]llada.Message{{Role: "system", Content: *system}}, messages...)
-	}
-	return llada.Chat(messages)
-}
+func (lladaModel) chat(messages []llada.Message) string { return llada.Chat(messages) }
+func (lladaModel) endOfTurn() string                    { return "<|eot_id|>" }
 
 type dreamModel struct{ *dream.Model }
 
@@ -70,19 +66,34 @@ func (m dreamModel) config() architecture { return architecture(m.Config()) }
 func (dreamModel) refreshes() int         { return 8 }
 func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
 
-func (dreamModel) chat(system *string, user string) string {
-	messages := []dream.Message{{Role: "user", Content: user}}
-	if system != nil {
-		messages = append([]dream.Message{{Role: "system", Content: *system}}, messages...)
+func (dreamModel) chat(messages []llada.Message) string {
+	var same []dream.Message
+	for _, m := range messages {
+		same = append(same, dream.Message(m))
 	}
-	return dream.Chat(messages)
+	return dream.Chat(same)
 }
+
+func (dreamModel) endOfTurn() string { return "<|im_end|>" }
 
 // openModel is an open model and where it came from.
 type openModel struct {
 	model
 	name     string // its directory
 	embedded bool
+}
+
+// stops returns the tokens that end an answer.
+func (m *openModel) stops() ([]int32, error) {
+	stops := []int32{m.config().EOSID}
+	ids, err := m.Encode(m.endOfTurn())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.name, err)
+	}
+	if len(ids) == 1 { // else it is text to this tokenizer
+		stops = append(stops, ids[0])
+	}
+	return stops, nil
 }
 
 // modelFlag is the flag that all commands have.

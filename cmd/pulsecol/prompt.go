@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/models/llada"
 )
 
 // promptFlags give the text or the tokens to answer.
@@ -44,7 +45,7 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	}
 	switch {
 	case f.Chat:
-		text = m.chat(f.System, text)
+		text = m.chat(f.messages(text))
 	case m.embedded && !f.Raw:
 		text = asQuestion(text)
 	}
@@ -57,6 +58,15 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 		}
 	}
 	return p, nil
+}
+
+// messages returns the conversation that ends with the prompt's text.
+func (f *promptFlags) messages(text string) []llada.Message {
+	var messages []llada.Message
+	if f.System != nil {
+		messages = append(messages, llada.Message{Role: "system", Content: *f.System})
+	}
+	return append(messages, llada.Message{Role: "user", Content: text})
 }
 
 // asQuestion puts text into the form that the small model was trained on, unless

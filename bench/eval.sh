@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Every table and picture of the evaluation of both small models, from nothing.
+#
+#   bench/eval.sh [--short] [FOLDER]
+#
+# FOLDER (default: eval) gets a Markdown table for each comparison, its cells as JSON lines, pictures, and the answers.
+# Started again it goes on from the answers that are there. --short asks few short questions and takes minutes.
+#
+#   PULSECOL   command to run          (default: go run ./cmd/pulsecol)
+#   MODELS     small models            (default: llada dream)
+#   SAMPLES    samples a cell          (default: 200)
+#   LONG       tasks of the main table
+#   MEDIUM     tasks of the other comparisons
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+samples=200
+long=retrieval@2048,multiquery@1024,tracking@1024,lists@600,arithmetic@600
+medium=lists@600,arithmetic@600
+if [ "${1-}" = --short ]; then
+  shift
+  samples=20 long=retrieval@512,lists@300,arithmetic@300 medium=lists@300
+fi
+out=${1-eval}
+samples=${SAMPLES-$samples} long=${LONG-$long} medium=${MEDIUM-$medium}
+mkdir -p "$out"
+
+# compare NAME FLAG... runs one comparison of $model and writes $out/$model-NAME.*; the second call only counts.
+compare() {
+  local name=$1
+  shift
+  local command=(${PULSECOL-go run ./cmd/pulsecol} eval --small "$model" --samples "$samples" --results "$out/$model-answers.jsonl" "$@")
+  printf '%s %s\n' "$model" "$name" >&2
+  "${command[@]}" --plots "$out/$model-$name" >"$out/$model-$name.md"
+  "${command[@]}" --json >"$out/$model-$name.jsonl"
+}
+
+# Of 630 tokens SparseD keeps 49 % of pairs with its own blocks of 128 where 20 % are asked for, and 28 % with blocks of 32.
+for model in ${MODELS-llada dream}; do
+  compare methods --task "$long" --method full,window,streaming,sparsed,pulsecol --sparsity 0.5,0.8,0.9 --block-size 32
+  compare parts --task "$medium" --method full,pulsecol,block-pr,column-ss --sparsity 0.8,0.9
+  compare schedules --task "$medium" --method full,pulsecol --sparsity 0.9 --schedule uniform,random,power,adaptive --refreshes 4
+  compare refreshes --task "$medium" --method full,pulsecol --sparsity 0.9 --refreshes 1,2,3,5,9
+  compare groups --task "$medium" --method full,pulsecol --sparsity 0.9 --group-size 8,16,32,64,128
+done
