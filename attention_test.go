@@ -572,12 +572,11 @@ func TestSparseDPattern(t *testing.T) {
 func TestThreads(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 3, KVHeads: 1, Len: 70, HeadDim: 16}
 	a := randomOperands(15, s)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	var want [3][]float32
 	var bits []uint32
-	for i, threads := range []int{1, 2, 5} {
-		runtime.GOMAXPROCS(threads)
-		r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: refreshOnce}, 2, nil)
+	for i, threads := range []int{1, 0, 2, 5} {
+		r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: refreshOnce, Threads: threads}, 2, nil)
 		r.start(3)
 		got := [3][]float32{r.step(a, pulsecol.Refresh), r.step(a, pulsecol.Reuse)}
 		r.ctl.SetDense(true)

@@ -36,6 +36,10 @@ type Config struct {
 	// Device is where the operators run; the zero value picks.
 	Device Device
 
+	// Threads is the most threads that compute a step; 0 = GOMAXPROCS. Results do
+	// not depend on it. Many generations at once run best with one thread each.
+	Threads int
+
 	// Name is the first part of the layers' paths, which identify their operators
 	// in a graph; "" = "pulsecol". A machine runs the layers of one controller.
 	Name string
@@ -80,6 +84,9 @@ func (c Config) Validate() error {
 	}
 	if c.GroupSize < 0 {
 		bad("GroupSize is %d, want at least 1 (or 0 for %d)", c.GroupSize, op.DefaultGroup)
+	}
+	if c.Threads < 0 {
+		bad("Threads is %d, want at least 1 (or 0 for GOMAXPROCS)", c.Threads)
 	}
 	if !(c.Scale >= 0) || math.IsInf(c.Scale, 0) {
 		bad("Scale is %v, want a finite number above 0 (or 0 for 1/sqrt(head dimension))", c.Scale)

@@ -1,6 +1,7 @@
 package pulsecol
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -53,7 +54,9 @@ func NewController(c Config) (*Controller, error) {
 	}
 	c = c.withDefaults()
 	sel, group := c.Pattern.selection(c.Sparsity, c.GroupSize)
-	return &Controller{cfg: c, sel: sel, group: group}, nil
+	ctl := &Controller{cfg: c, sel: sel, group: group}
+	ctl.step.Limit(c.Threads)
+	return ctl, nil
 }
 
 // Config returns the configuration with the defaults filled in.
@@ -188,8 +191,8 @@ func (c *Controller) built() bool {
 	return true
 }
 
-// begin opens the next step.
-func (c *Controller) begin() error {
+// begin opens the next step, which ctx may stop.
+func (c *Controller) begin(ctx context.Context) error {
 	switch {
 	case c.closed:
 		return ErrClosed
@@ -203,7 +206,7 @@ func (c *Controller) begin() error {
 		return fmt.Errorf("%w: Schedule %v gives %v for step %d of %d", ErrConfig, c.cfg.Schedule, m, c.done+1, c.total)
 	}
 	c.lastMode = m
-	c.step.Begin(m)
+	c.step.Begin(ctx, m)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package pulsecol
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -57,7 +58,11 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 			m, err = nil, fmt.Errorf("pulsecol: NewMachine: %v", r)
 		}
 	}()
-	return Attach(gorgonia.NewTapeMachine(g, opts...), ctl)
+	if m, err = Attach(gorgonia.NewTapeMachine(g, opts...), ctl); err != nil {
+		return nil, err
+	}
+	ctl.step.Bind(g)
+	return m, nil
 }
 
 // UseWorkspace tells the machine which workspace its graph was planned with, so
@@ -70,7 +75,12 @@ func (m *Machine) Controller() *Controller { return m.ctl }
 // RunAll runs one denoising step: it takes the step's mode from the controller,
 // runs the program from its start (resetting first if that was not done), and
 // counts the step. On an error the step does not count and may be run again.
-func (m *Machine) RunAll() error {
+func (m *Machine) RunAll() error { return m.RunAllContext(context.Background()) }
+
+// RunAllContext is RunAll until ctx is done: then the operators of package op give
+// up, the attention's alone if the machine comes from Attach, and the step fails
+// with ctx's error. How long that takes does not depend on the length of the step.
+func (m *Machine) RunAllContext(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrBusy
 	}
@@ -81,14 +91,21 @@ func (m *Machine) RunAll() error {
 	if m.ran {
 		m.vm.Reset()
 	}
-	if err := m.ctl.begin(); err != nil {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.ctl.begin(ctx); err != nil {
 		return err
 	}
 	if m.ws != nil {
 		m.ws.Reset()
 	}
 	m.ran = true
-	return m.ctl.end(cause(m.vm.RunAll()))
+	err := cause(m.vm.RunAll())
+	if errors.Is(err, op.ErrStopped) {
+		err = fmt.Errorf("pulsecol: step %d of %d: %w", m.ctl.done+1, m.ctl.total, ctx.Err())
+	}
+	return m.ctl.end(err)
 }
 
 // cause returns the error inside that of a tape machine, which has no Unwrap and
@@ -101,8 +118,11 @@ func cause(err error) error {
 }
 
 // Step is RunAll followed by Reset.
-func (m *Machine) Step() error {
-	if err := m.RunAll(); err != nil {
+func (m *Machine) Step() error { return m.StepContext(context.Background()) }
+
+// StepContext is RunAllContext followed by Reset.
+func (m *Machine) StepContext(ctx context.Context) error {
+	if err := m.RunAllContext(ctx); err != nil {
 		return err
 	}
 	m.Reset()

@@ -1,6 +1,7 @@
 package pulsecol_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chewxy/hm"
 	"github.com/google/go-cmp/cmp"
@@ -119,6 +121,79 @@ func TestFailedStep(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestCancelledStep: a step whose context is done, wherever it was, fails with the
+// context's error and does not count, a refresh leaves no columns, and run again the
+// step gives what it gives undisturbed.
+func TestCancelledStep(t *testing.T) {
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}} // 1, 4 of 4
+	modes := []pulsecol.Mode{refresh, reuse, reuse, refresh}
+	shape := kernel.Shape{Batch: 1, Heads: 4, KVHeads: 4, Len: 300, HeadDim: 16}
+	calm := newRig(t, randomOperands(1, shape), cfg, 2, nil)
+	calm.start(len(modes))
+	whole := time.Now()
+	var want [][]float32
+	for i, mode := range modes {
+		want = append(want, calm.step(randomOperands(uint64(i), shape), mode))
+	}
+	mean := time.Since(whole) / time.Duration(len(modes))
+
+	var cancel context.CancelFunc
+	r := newRig(t, randomOperands(1, shape), cfg, 2, hooked(t, func() error {
+		cancel()
+		return nil
+	}))
+	cancelled := func(ctx context.Context, i int) {
+		t.Helper()
+		if err := r.m.StepContext(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("step %d: error %v, want that of the context", i+1, err)
+		}
+		if done, _ := r.ctl.Step(); done != i {
+			t.Fatalf("a cancelled step counts: %d done, want %d", done, i)
+		}
+		if r.ctl.Mode() != modes[i] {
+			t.Fatalf("the step to be repeated is %v, want %v", r.ctl.Mode(), modes[i])
+		}
+	}
+	r.start(len(modes))
+	for i, mode := range modes {
+		a := randomOperands(uint64(i), shape)
+		r.let(randomOperands(99, shape))
+		before := snapshot(r.ctl)
+
+		// Before the step.
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		cancelled(ctx, i)
+		if snapshot(r.ctl) != before {
+			t.Errorf("step %d did not start, and changed the columns", i+1)
+		}
+		// Between two layers.
+		ctx, stop = context.WithCancel(t.Context())
+		cancel = stop
+		cancelled(ctx, i)
+		stop()
+		if got := snapshot(r.ctl); mode == refresh && got != [2]string{} {
+			t.Errorf("columns of a cancelled refresh can be read")
+		} else if mode == reuse && got != before {
+			t.Errorf("a cancelled reuse changed the columns")
+		}
+		// Anywhere.
+		r.let(a)
+		for part := 0; ; part++ {
+			ctx, stop := context.WithTimeout(t.Context(), mean*time.Duration(part)/10)
+			err := r.m.StepContext(ctx)
+			stop()
+			if err == nil {
+				break // it was faster
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+		sameBits(t, fmt.Sprint("step ", i+1), r.values(), want[i])
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -29,9 +28,8 @@ func (o *Add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
-	kernel.Add(y, float32s(ts[0]), float32s(ts[1]))
-	o.done(ts)
-	return out, nil
+	o.team().Add(y, float32s(ts[0]), float32s(ts[1]))
+	return o.finish(out, ts)
 }
 
 // elementwise infers the shape of an operator of two inputs of one shape.

@@ -76,19 +76,19 @@ func attentionShape(o fmt.Stringer, q, k, v, mask tensor.Shape) (kernel.Shape, e
 }
 
 // operands returns the kernel's view of q, k, v and the padding mask, if any.
-func operands(o fmt.Stringer, scale float64, q, k, v, mask *tensor.Dense) (*kernel.Operands, error) {
+func operands(o fmt.Stringer, scale float64, q, k, v, mask *tensor.Dense) (kernel.Operands, error) {
 	var ms tensor.Shape
 	if mask != nil {
 		ms = mask.Shape()
 	}
 	s, err := attentionShape(o, q.Shape(), k.Shape(), v.Shape(), ms)
 	if err != nil {
-		return nil, err
+		return kernel.Operands{}, err
 	}
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(s.HeadDim))
 	}
-	a := &kernel.Operands{Shape: s, Q: float32s(q), K: float32s(k), V: float32s(v), Scale: float32(scale)}
+	a := kernel.Operands{Shape: s, Q: float32s(q), K: float32s(k), V: float32s(v), Scale: float32(scale)}
 	if mask != nil {
 		a.Valid = float32s(mask)
 	}

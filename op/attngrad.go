@@ -86,9 +86,8 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	case 2:
 		dv = g
 	}
-	kernel.AttentionGrad(dq, dk, dv, float32s(ts[last]), a, table)
-	o.done(ts)
-	return out, nil
+	o.team().AttentionGrad(dq, dk, dv, float32s(ts[last]), &a, table)
+	return o.finish(out, ts)
 }
 
 func (o *attnGrad) mergesWith(other gorgonia.Op) bool {

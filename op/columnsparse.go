@@ -38,6 +38,7 @@ func NewColumnSparseAttn(path string, p AttentionParams) (*ColumnSparseAttn, err
 	o := &ColumnSparseAttn{b, p, p.State}
 	if p.State != nil {
 		p.State.sparse = o
+		o.bind(p.State.step)
 	}
 	return o, nil
 }
@@ -76,15 +77,14 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		if mode, err = st.begin(o, &st.attended, &st.ranked); err != nil {
 			return nil, err
 		}
-		st.observed(mode, a)
+		st.observed(mode, &a)
 		defer st.clock(mode, time.Now())
 		if st.drift != nil && st.built {
-			st.drift.measure(mode, a, &st.table)
+			st.drift.measure(o.team(), mode, &a, &st.table)
 		}
 		if out := st.out; out != nil {
 			st.out = nil
-			o.done(ts)
-			return out, nil
+			return o.finish(out, ts)
 		}
 	}
 	table, err := o.table(mode, a.Shape, ts[3])
@@ -93,12 +93,11 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	}
 	out, y := o.result(ts[0].Shape()...)
 	if table == nil {
-		kernel.Dense(y, nil, a)
+		o.team().Dense(y, nil, &a)
 	} else {
-		kernel.ColumnSparse(y, nil, a, table)
+		o.team().ColumnSparse(y, nil, &a, table)
 	}
-	o.done(ts)
-	return out, nil
+	return o.finish(out, ts)
 }
 
 // table returns the keys to attend to in a step of the given mode; nil for all.

@@ -1,7 +1,6 @@
 package op
 
 import (
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -48,9 +47,8 @@ func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
-	kernel.Dense(y, nil, a)
-	o.done(ts)
-	return out, nil
+	o.team().Dense(y, nil, &a)
+	return o.finish(out, ts)
 }
 
 // DiffWRT: q, k and v; the padding mask is held fixed.

@@ -29,7 +29,7 @@ func (s *State) Drift() []float32 {
 }
 
 // measure follows one step over the operands a with the table t.
-func (d *drift) measure(m Mode, a *kernel.Operands, t *kernel.Table) {
+func (d *drift) measure(team *kernel.Team, m Mode, a *kernel.Operands, t *kernel.Table) {
 	switch m {
 	case Refresh:
 		d.measured = false
@@ -41,7 +41,7 @@ func (d *drift) measure(m Mode, a *kernel.Operands, t *kernel.Table) {
 	if n := a.Batch * a.Heads * groups; len(d.now) != n {
 		*d = drift{base: make([]float32, n), now: make([]float32, n), lost: make([]float32, a.Batch*groups)}
 	}
-	kernel.KeptMass(d.now, a, t)
+	team.KeptMass(d.now, a, t)
 	if !d.measured {
 		d.measured = true
 		copy(d.base, d.now)

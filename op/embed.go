@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -42,9 +41,8 @@ func (o *Embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 	}
 	out, y := o.result(s[0], s[1], o.table.Cols)
-	kernel.Embed(y, ids, &o.table)
-	o.done(ts)
-	return out, nil
+	o.team().Embed(y, ids, &o.table)
+	return o.finish(out, ts)
 }
 
 func (o *Embed) mergesWith(other gorgonia.Op) bool {

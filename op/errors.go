@@ -19,6 +19,8 @@ var (
 	ErrOrder = errors.New("ran out of order")
 	// ErrStale: there is no column table, or an error left it half built.
 	ErrStale = errors.New("no valid column table")
+	// ErrStopped: the context of the step was done before the operator was.
+	ErrStopped = errors.New("stopped")
 	// ErrInternal: a defect of this package, caught at the operator's boundary.
 	ErrInternal = errors.New("internal error")
 	// ErrGraph: Check found something that Gorgonia would compute wrongly.

@@ -35,7 +35,11 @@ func NewGroupTopK(path string, n int, p AttentionParams) (*GroupTopK, error) {
 		return nil, fmt.Errorf("op: %s %q: %w: %d tokens, want at least 1", kind, path, ErrShape, n)
 	}
 	b := newBase(kind, path, p.masked(float4), bits4, append(p.params(), n)...)
-	return &GroupTopK{b, p, n, p.State}, nil
+	o := &GroupTopK{b, p, n, p.State}
+	if p.State != nil {
+		o.bind(p.State.step)
+	}
+	return o, nil
 }
 
 func (o *GroupTopK) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
@@ -71,8 +75,7 @@ func (o *GroupTopK) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	for i := range b * h {
 		o.choose(words[i*u*w:(i+1)*u*w], o.headScores(ts[0], i), maskRow(mask, i/h, o.n))
 	}
-	o.done(ts)
-	return tensor.New(tensor.WithShape(b, h, u, w), tensor.WithBacking(words)), nil
+	return o.finish(tensor.New(tensor.WithShape(b, h, u, w), tensor.WithBacking(words)), ts)
 }
 
 // TableBytes is the size of the column table behind a result of shape s.
@@ -111,24 +114,15 @@ func (o *GroupTopK) choose(words []uint32, scores, valid []float32) {
 			}
 		}
 	}
-	always := func(k int) func(int) int { return func(int) int { return k } }
-	mask := func(int) []float32 { return valid }
 	switch sel.Kind {
 	case SelectBlocks:
-		kernel.BlockTopKRows(words, scores, rows, n, sel.Block, always(sel.keep(kernel.Groups(n, sel.Block))), mask)
+		o.team().BlockTopKRows(words, scores, rows, n, sel.Block, sel.keep(kernel.Groups(n, sel.Block)), valid)
 	case SelectSparseD:
-		last, width := sel.generationBlock(n), sel.scoreWidth(n)
-		gen := width - n
-		whole, part := make([]float32, 0, rows*n), make([]float32, 0, rows*gen)
-		for r := range rows {
-			whole = append(whole, scores[r*width:r*width+n]...)
-			part = append(part, scores[r*width+n:(r+1)*width]...)
-		}
-		blocks := kernel.Groups(n, sel.Block)
-		kernel.SparseDRows(words, whole, part, rows, n, sel.Block, last, sel.quota(blocks), sel.quota(blocks-last))
+		last, blocks := sel.generationBlock(n), kernel.Groups(n, sel.Block)
+		o.team().SparseDRows(words, scores, rows, n, sel.Block, last, sel.quota(blocks), sel.quota(blocks-last))
 		clearPadding(words, valid, rows, n)
 	default:
-		kernel.TopKRows(words, scores, rows, n, always(sel.keep(keys)), mask)
+		o.team().TopKRows(words, scores, rows, n, sel.keep(keys), valid)
 	}
 }
 
@@ -152,18 +146,19 @@ func (o *GroupTopK) update(ts []*tensor.Dense, mask []float32) (gorgonia.Value, 
 		return nil, err
 	}
 	defer st.clock(mode, time.Now())
-	defer o.done(ts)
 	switch {
 	case o.p.Selection.Kind == SelectStatic:
 		o.static()
 	case mode == Refresh:
-		o.rebuild(ts[0], mask)
+		if err := o.rebuild(ts[0], mask); err != nil {
+			return nil, err
+		}
 	case mode == Dense && !st.built:
-		return placeholderBits(), nil
+		return o.finish(st.noColumns, ts)
 	case !st.built:
 		return nil, fmt.Errorf("%s: %w", o, ErrStale)
 	}
-	return st.value, nil
+	return o.finish(st.value, ts)
 }
 
 // static builds the table of a pattern that never changes, once.
@@ -182,12 +177,15 @@ func (o *GroupTopK) static() {
 }
 
 // rebuild makes a new table from the scores of all heads.
-func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) {
+func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) error {
 	st, s := o.state, scores.Shape()
 	st.reserve(s[0], s[1], o.n, kernel.Table{Group: o.p.Group, Reach: -1})
 	had := st.built
 	st.built = false // until all of it is new
-	rows := make([]uint32, s[2]*kernel.Words(o.n))
+	if size := s[2] * kernel.Words(o.n); len(st.rows) != size {
+		st.rows = make([]uint32, size)
+	}
+	rows := st.rows
 	var kept, replaced int
 	for i := range s[0] * s[1] {
 		o.choose(rows, o.headScores(scores, i), maskRow(mask, i/s[1], o.n))
@@ -199,6 +197,9 @@ func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) {
 		replaced += pairs(old, o.n, o.p.Group)
 		copy(old, rows)
 	}
+	if err := o.stopped(); err != nil {
+		return err
+	}
 	st.built = true
 	st.stats.Refreshes++
 	st.stats.Density = float64(kept) / (float64(s[0]*s[1]) * float64(o.n) * float64(o.n))
@@ -206,6 +207,7 @@ func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) {
 	if had && kept > 0 {
 		st.stats.Churn = float64(replaced) / float64(kept)
 	}
+	return nil
 }
 
 // pairs counts the query-key pairs of one head's bits.
@@ -216,10 +218,6 @@ func pairs(words []uint32, n, group int) (count int) {
 		count += queries * popcount(words[u*w:(u+1)*w])
 	}
 	return count
-}
-
-func placeholderBits() *tensor.Dense {
-	return tensor.New(tensor.WithShape(1, 1, 1, 1), tensor.WithBacking(make([]uint32, 1)))
 }
 
 func (o *GroupTopK) mergesWith(other gorgonia.Op) bool {

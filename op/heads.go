@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -43,9 +42,8 @@ func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	s := ts[0].Shape()
 	out, y := o.result(s[0], o.heads, s[1], o.dim)
-	kernel.SplitHeads(y, float32s(ts[0]), s[0], s[1], o.heads, o.dim)
-	o.done(ts)
-	return out, nil
+	o.team().SplitHeads(y, float32s(ts[0]), s[0], s[1], o.heads, o.dim)
+	return o.finish(out, ts)
 }
 
 // MergeHeads is the layout change behind attention: [B,H,N,D] -> [B,N,H*D].
@@ -72,9 +70,8 @@ func (o *MergeHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	s := ts[0].Shape()
 	out, y := o.result(s[0], s[2], s[1]*s[3])
-	kernel.MergeHeads(y, float32s(ts[0]), s[0], s[2], s[1], s[3])
-	o.done(ts)
-	return out, nil
+	o.team().MergeHeads(y, float32s(ts[0]), s[0], s[2], s[1], s[3])
+	return o.finish(out, ts)
 }
 
 var (

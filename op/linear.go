@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -46,9 +45,8 @@ func (o *Linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	s := ts[0].Shape()
 	out, y := o.result(s[0], s[1], o.weight.Rows)
-	kernel.Linear(y, float32s(ts[0]), s[0]*s[1], &o.weight, o.bias)
-	o.done(ts)
-	return out, nil
+	o.team().Linear(y, float32s(ts[0]), s[0]*s[1], &o.weight, o.bias)
+	return o.finish(out, ts)
 }
 
 func (o *Linear) mergesWith(other gorgonia.Op) bool {

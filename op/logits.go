@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -16,12 +15,13 @@ import (
 // so this is exact and saves most of the head's time and memory.
 type Logits struct {
 	base
-	weight Weight // [V, D]
+	weight Weight    // [V, D]
+	wanted []float32 // the rows of x for one product; kept under a step
 }
 
 // NewLogits returns the head named by path.
 func NewLogits(path string, weight Weight) *Logits {
-	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols), weight}
+	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols), weight, nil}
 }
 
 func (o *Logits) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
@@ -50,21 +50,23 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	out, y := o.result(len(rows), vocab)
 	// Runs of wanted rows go through one product each.
-	var gathered []float32
+	wanted := o.wanted[:0]
 	for r := 0; r < len(rows); {
 		if rows[r] < 0 {
 			r++
 			continue
 		}
 		first := r
-		gathered = gathered[:0]
+		wanted = wanted[:0]
 		for ; r < len(rows) && rows[r] >= 0; r++ {
-			gathered = append(gathered, x[int(rows[r])*d:(int(rows[r])+1)*d]...)
+			wanted = append(wanted, x[int(rows[r])*d:(int(rows[r])+1)*d]...)
 		}
-		kernel.Linear(y[first*vocab:r*vocab], gathered, r-first, &o.weight, nil)
+		o.team().Linear(y[first*vocab:r*vocab], wanted, r-first, &o.weight, nil)
 	}
-	o.done(ts)
-	return out, nil
+	if o.step != nil {
+		o.wanted = wanted
+	}
+	return o.finish(out, ts)
 }
 
 func (o *Logits) mergesWith(other gorgonia.Op) bool {

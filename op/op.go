@@ -145,7 +145,10 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 	if len(in) != len(b.in) {
 		return nil, fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrValue, len(in), len(b.in))
 	}
-	ts := make([]*tensor.Dense, len(in))
+	ts := b.inputs[:0]
+	if b.step == nil { // nobody says that it runs once at a time
+		ts = make([]*tensor.Dense, 0, len(in))
+	}
 	for i, v := range in {
 		t, ok := v.(*tensor.Dense)
 		if !ok {
@@ -161,14 +164,34 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 		if t.RequiresIterator() || t.DataOrder().IsColMajor() {
 			return nil, fmt.Errorf("%s: %w: input %d of shape %v is a view or column-major, want contiguous rows", b, ErrValue, i, t.Shape())
 		}
-		ts[i] = t
+		ts = append(ts, t)
 	}
 	return ts, nil
 }
 
-func float32s(t *tensor.Dense) []float32 { return t.Data().([]float32) }
-func int32s(t *tensor.Dense) []int32     { return t.Data().([]int32) }
-func uint32s(t *tensor.Dense) []uint32   { return t.Data().([]uint32) }
+// Data would put a slice on the heap for each call.
+func float32s(t *tensor.Dense) []float32 { return t.Float32s() }
+func int32s(t *tensor.Dense) []int32     { return t.Int32s() }
+func uint32s(t *tensor.Dense) []uint32   { return t.Uint32s() }
+
+// finish ends an operator's run: it has read its inputs for the last time, and out
+// is its result, unless it was stopped before that was complete.
+func (b *base) finish(out *tensor.Dense, in []*tensor.Dense) (gorgonia.Value, error) {
+	b.done(in)
+	if err := b.stopped(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// stopped returns an error if the step was stopped: what was computed since is not
+// to be used.
+func (b *base) stopped() error {
+	if b.step != nil && b.step.team.Stopped() {
+		return fmt.Errorf("%s: %w", b, ErrStopped)
+	}
+	return nil
+}
 
 // sameShape reports whether two shapes are equal, dimension by dimension.
 // tensor.Shape.Eq treats some scalars and vectors as equal.

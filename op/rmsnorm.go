@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -40,9 +39,8 @@ func (o *RMSNorm) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
-	kernel.RMSNorm(y, float32s(ts[0]), o.weight, o.eps)
-	o.done(ts)
-	return out, nil
+	o.team().RMSNorm(y, float32s(ts[0]), o.weight, o.eps)
+	return o.finish(out, ts)
 }
 
 func (o *RMSNorm) mergesWith(other gorgonia.Op) bool {

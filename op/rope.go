@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -54,9 +53,8 @@ func (o *RoPE) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	s := ts[0].Shape()
 	out, y := o.result(s[0], o.heads, s[1], o.dim)
-	kernel.RoPE(y, float32s(ts[0]), int32s(ts[1]), s[0], s[1], o.heads, o.dim, o.theta)
-	o.done(ts)
-	return out, nil
+	o.team().RoPE(y, float32s(ts[0]), int32s(ts[1]), s[0], s[1], o.heads, o.dim, o.theta)
+	return o.finish(out, ts)
 }
 
 // checkHeads checks that x [B,N,F] splits into heads of dim features.

@@ -33,7 +33,11 @@ func NewScoreCollect(path string, p AttentionParams) (*ScoreCollect, error) {
 		return nil, err
 	}
 	b := newBase(kind, path, p.masked(float4, float4, float4), float4, p.params()...)
-	return &ScoreCollect{b, p, p.State}, nil
+	o := &ScoreCollect{b, p, p.State}
+	if p.State != nil {
+		o.bind(p.State.step)
+	}
+	return o, nil
 }
 
 func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
@@ -45,11 +49,7 @@ func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error)
 	if err != nil {
 		return nil, err
 	}
-	return o.shape(sh), nil
-}
-
-func (o *ScoreCollect) shape(s kernel.Shape) tensor.Shape {
-	return tensor.Shape{s.Batch, s.Heads, kernel.Groups(s.Len, o.p.Group), o.p.Selection.scoreWidth(s.Len)}
+	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Len, o.p.Group), o.p.Selection.scoreWidth(sh.Len)}, nil
 }
 
 func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
@@ -70,18 +70,16 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 		defer st.clock(mode, time.Now())
 		if mode != Refresh || o.p.Selection.Kind == SelectStatic {
-			o.done(ts)
-			return placeholder(), nil
+			return o.finish(st.noScores, ts)
 		}
 		out, _ = st.sparse.result(ts[0].Shape()...)
 	}
-	scores, s := o.result(o.shape(a.Shape)...)
-	o.collect(s, out, a)
+	scores, s := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.scoreWidth(a.Len))
+	o.collect(s, out, &a)
 	if o.state != nil {
 		o.state.out = out
 	}
-	o.done(ts)
-	return scores, nil
+	return o.finish(scores, ts)
 }
 
 // collect fills scores and, if out is not nil, the output of full attention.
@@ -98,25 +96,19 @@ func (o *ScoreCollect) collect(scores []float32, out *tensor.Dense, a *kernel.Op
 	n, width := a.Len, sel.scoreWidth(a.Len)
 	switch {
 	case y != nil && width == n && ranked.Scale == a.Scale:
-		kernel.DenseScores(y, scores, a, o.p.Group)
+		o.team().DenseScores(y, scores, a, o.p.Group)
 		return
 	case y != nil:
-		kernel.Dense(y, nil, a)
+		o.team().Dense(y, nil, a)
 	}
 	if width == n {
-		kernel.Scores(scores, &ranked, o.p.Group, 0)
+		o.team().Scores(scores, n, &ranked, o.p.Group, 0)
 		return
 	}
 	// SparseD: two softmaxes, side by side in each row.
-	rows := a.Batch * a.Heads * kernel.Groups(n, o.p.Group)
-	all := make([]float32, rows*n)
-	kernel.Scores(all, &ranked, o.p.Group, 0)
-	part := make([]float32, rows*(width-n))
-	kernel.Scores(part, &ranked, o.p.Group, n-(width-n))
-	for r := range rows {
-		copy(scores[r*width:], all[r*n:(r+1)*n])
-		copy(scores[r*width+n:], part[r*(width-n):(r+1)*(width-n)])
-	}
+	gen := width - n
+	o.team().Scores(scores[:len(scores)-gen], width, &ranked, o.p.Group, 0)
+	o.team().Scores(scores[n:], width, &ranked, o.p.Group, n-gen)
 }
 
 func (o *ScoreCollect) mergesWith(other gorgonia.Op) bool {

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -33,20 +35,42 @@ func (m Mode) String() string {
 }
 
 // Step is the denoising step in progress. A controller owns it and every layer's
-// operators read it; outside Begin and End they refuse to run.
+// operators read it; outside Begin and End they refuse to run. It also computes for
+// the operators of the graph that it is bound to: see Bind.
 type Step struct {
 	last uint64
 	now  atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
+	team kernel.Team
 }
 
-// Begin starts the next step.
-func (s *Step) Begin(m Mode) {
+// Limit sets the most goroutines that compute at a time; 0 means GOMAXPROCS.
+// Results do not depend on it.
+func (s *Step) Limit(workers int) { s.team.Workers = workers }
+
+// Begin starts the next step. Once ctx is done its operators fail with ErrStopped,
+// also in the middle of a computation.
+func (s *Step) Begin(ctx context.Context, m Mode) {
 	s.last++
+	s.team.Done = ctx.Done()
 	s.now.Store(s.last<<2 | uint64(m))
 }
 
 // End finishes the step in progress.
-func (s *Step) End() { s.now.Store(0) }
+func (s *Step) End() {
+	s.now.Store(0)
+	s.team.Done = nil
+}
+
+// Bind makes the operators of this package in g compute under s: on its
+// goroutines, and until the context of a step is done. They then belong to one
+// machine and keep between runs what these would otherwise allocate.
+func (s *Step) Bind(g *gorgonia.ExprGraph) {
+	for _, n := range g.AllNodes() {
+		if o, ok := n.Op().(planned); ok {
+			o.bind(s)
+		}
+	}
+}
 
 func (s *Step) current() (number uint64, m Mode, ok bool) {
 	v := s.now.Load()
@@ -72,7 +96,11 @@ type State struct {
 	table           kernel.Table
 	value           *tensor.Dense // the table as a value
 	built           bool
-	drift           *drift // nil unless watched
+	drift           *drift   // nil unless watched
+	rows            []uint32 // of a table that is being built, those of one head
+
+	// What stands for a result that a step does not have.
+	noScores, noColumns *tensor.Dense
 
 	stats    LayerStats
 	observer func(Observation) // nil = nobody looks
@@ -89,7 +117,13 @@ type LayerStats struct {
 
 // NewState returns the state of the attention layer named by path, whose
 // operators follow step.
-func NewState(path string, step *Step) *State { return &State{path: path, step: step} }
+func NewState(path string, step *Step) *State {
+	return &State{
+		path: path, step: step,
+		noScores:  wrap(make([]float32, 1), 1, 1, 1, 1),
+		noColumns: tensor.New(tensor.WithShape(1, 1, 1, 1), tensor.WithBacking(make([]uint32, 1))),
+	}
+}
 
 // Invalidate drops the column table's contents and keeps its memory. The next
 // sparse step must be a refresh.
@@ -104,7 +138,7 @@ func (s *State) Invalidate() {
 // Free drops the column table.
 func (s *State) Free() {
 	s.Invalidate()
-	s.table, s.value = kernel.Table{}, nil
+	s.table, s.value, s.rows = kernel.Table{}, nil, nil
 	s.stats.Bytes = 0
 }
 
@@ -169,9 +203,6 @@ func (s *State) reserve(batch, heads, n int, t kernel.Table) {
 
 // clock adds the time since start to a mode's.
 func (s *State) clock(m Mode, start time.Time) { s.stats.Seconds[m] += time.Since(start).Seconds() }
-
-// placeholder stands for a result that this step does not have.
-func placeholder() *tensor.Dense { return wrap(make([]float32, 1), 1, 1, 1, 1) }
 
 func popcount(words []uint32) (n int) {
 	for _, w := range words {

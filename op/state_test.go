@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,7 +38,7 @@ func newLayer(t *testing.T, n int, p op.AttentionParams) *layer {
 
 // do runs one step of the layer.
 func (l *layer) do(m op.Mode, a *kernel.Operands) (*tensor.Dense, error) {
-	l.step.Begin(m)
+	l.step.Begin(context.Background(), m)
 	defer l.step.End()
 	var in, mask []gorgonia.Value
 	for _, x := range qkv(a) {
@@ -165,7 +166,7 @@ func TestStepOrder(t *testing.T) {
 		}
 	}
 
-	l.step.Begin(op.Refresh)
+	l.step.Begin(context.Background(), op.Refresh)
 	for _, name := range []string{"GroupTopK", "ColumnSparseAttn"} {
 		if err := calls[name](); !errors.Is(err, op.ErrOrder) {
 			t.Errorf("%s first: %v, want ErrOrder", name, err)
@@ -189,7 +190,7 @@ func TestStepOrder(t *testing.T) {
 	if err := calls["ScoreCollect"](); !errors.Is(err, op.ErrNoMachine) {
 		t.Errorf("after the step: %v, want ErrNoMachine", err)
 	}
-	l.step.Begin(op.Reuse)
+	l.step.Begin(context.Background(), op.Reuse)
 	if l.state.Ran() {
 		t.Error("Ran carries over to the next step")
 	}

@@ -2,7 +2,6 @@ package op
 
 import (
 	"github.com/chewxy/hm"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -27,9 +26,8 @@ func (o *SwiGLU) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
-	kernel.SwiGLU(y, float32s(ts[0]), float32s(ts[1]))
-	o.done(ts)
-	return out, nil
+	o.team().SwiGLU(y, float32s(ts[0]), float32s(ts[1]))
+	return o.finish(out, ts)
 }
 
 var _ gorgonia.SDOp = (*SwiGLU)(nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,19 +16,23 @@ import (
 //
 // A Workspace serves one machine at a time and is not safe for concurrent use.
 type Workspace struct {
-	free  map[int][][]float32  // by length; the same lengths recur in every block
-	live  map[*float32]*buffer // handed out, by first element
+	all   []*buffer
+	free  map[int][]*buffer    // by length; the same lengths recur in every block
+	owner map[*float32]*buffer // by first element
 	bytes int64                // ever allocated and still held
 }
 
+// buffer is memory and, because making a tensor allocates, the tensors that have
+// been made of it.
 type buffer struct {
 	data    []float32
-	readers int // operators that have yet to read it
+	readers int             // operators that have yet to read it; 0 if it is free
+	tensors []*tensor.Dense // of different shapes
 }
 
 // NewWorkspace returns an empty workspace.
 func NewWorkspace() *Workspace {
-	return &Workspace{free: map[int][][]float32{}, live: map[*float32]*buffer{}}
+	return &Workspace{free: map[int][]*buffer{}, owner: map[*float32]*buffer{}}
 }
 
 // Bytes is the memory held, in use or not. It only grows, until Free.
@@ -35,33 +40,53 @@ func (w *Workspace) Bytes() int64 { return w.bytes }
 
 // Free drops all memory. Values of earlier runs stay valid for who holds them.
 func (w *Workspace) Free() {
+	w.all, w.bytes = nil, 0
 	clear(w.free)
-	clear(w.live)
-	w.bytes = 0
+	clear(w.owner)
 }
 
 // Reset takes back every buffer: the run that used them is over or has failed.
 // A Machine calls it before each step.
 func (w *Workspace) Reset() {
-	for p, b := range w.live {
-		w.free[len(b.data)] = append(w.free[len(b.data)], b.data)
-		delete(w.live, p)
+	for _, b := range w.all {
+		if b.readers > 0 {
+			w.giveBack(b)
+		}
 	}
+}
+
+func (w *Workspace) giveBack(b *buffer) {
+	b.readers = 0
+	w.free[len(b.data)] = append(w.free[len(b.data)], b)
 }
 
 // get returns a buffer of n elements, with any contents, that readers operators
 // will release.
-func (w *Workspace) get(n, readers int) []float32 {
-	var data []float32
+func (w *Workspace) get(n, readers int) *buffer {
+	var b *buffer
 	if have := w.free[n]; len(have) > 0 {
-		data = have[len(have)-1]
+		b = have[len(have)-1]
 		w.free[n] = have[:len(have)-1]
 	} else {
-		data = make([]float32, n)
+		b = &buffer{data: make([]float32, n)}
+		w.all = append(w.all, b)
+		w.owner[&b.data[0]] = b
 		w.bytes += 4 * int64(n)
 	}
-	w.live[&data[0]] = &buffer{data: data, readers: readers}
-	return data
+	b.readers = readers
+	return b
+}
+
+// tensor returns the buffer as a tensor.
+func (b *buffer) tensor(shape []int) *tensor.Dense {
+	for _, t := range b.tensors {
+		if sameShape(t.Shape(), shape) && !t.RequiresIterator() {
+			return t
+		}
+	}
+	t := wrap(b.data, slices.Clone(shape)...)
+	b.tensors = append(b.tensors, t)
+	return t
 }
 
 // release says that one reader of a buffer is done. Memory of others is ignored.
@@ -69,13 +94,12 @@ func (w *Workspace) release(data []float32) {
 	if len(data) == 0 {
 		return
 	}
-	b := w.live[&data[0]]
-	if b == nil {
+	b := w.owner[&data[0]]
+	if b == nil || b.readers == 0 {
 		return
 	}
-	if b.readers--; b.readers <= 0 {
-		delete(w.live, &data[0])
-		w.free[len(b.data)] = append(w.free[len(b.data)], b.data)
+	if b.readers--; b.readers == 0 {
+		w.giveBack(b)
 	}
 }
 
@@ -191,34 +215,55 @@ type planned interface {
 	gorgonia.Op
 	setPlan(w *Workspace, readers int)
 	planReaders() int
+	bind(s *Step)
 }
 
-// plan is where an operator's result comes from; the zero plan is fresh memory.
+// plan is where an operator's result comes from and who computes it; with the zero
+// plan that is fresh memory and whoever is free.
 type plan struct {
 	ws      *Workspace
-	readers int       // 0: fresh memory each time; keepForever: the same each time
-	own     []float32 // with keepForever
+	readers int     // 0: fresh memory each time; keepForever: the same each time
+	own     *buffer // with keepForever
+
+	step   *Step
+	inputs [maxInputs]*tensor.Dense // of the run in progress, under a step
 }
+
+// maxInputs is the number of inputs of attention's gradient: q, k, v, columns,
+// padding mask and the gradient of the output.
+const maxInputs = 6
 
 func (p *plan) setPlan(w *Workspace, readers int) { p.ws, p.readers = w, readers }
 func (p *plan) planReaders() int                  { return p.readers }
+func (p *plan) bind(s *Step)                      { p.step = s }
+
+// team computes the operator.
+func (p *plan) team() *kernel.Team {
+	if p.step != nil {
+		return &p.step.team
+	}
+	return new(kernel.Team)
+}
 
 // result returns a tensor for the operator's result, with any contents.
 func (p *plan) result(shape ...int) (*tensor.Dense, []float32) {
-	n := tensor.Shape(shape).TotalSize()
-	var data []float32
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	var b *buffer
 	switch {
 	case p.ws != nil && p.readers > 0:
-		data = p.ws.get(n, p.readers)
+		b = p.ws.get(n, p.readers)
 	case p.readers == keepForever:
-		if len(p.own) != n {
-			p.own = make([]float32, n)
+		if p.own == nil || len(p.own.data) != n {
+			p.own = &buffer{data: make([]float32, n)}
 		}
-		data = p.own
+		b = p.own
 	default:
-		data = make([]float32, n)
+		b = &buffer{data: make([]float32, n)}
 	}
-	return wrap(data, shape...), data
+	return b.tensor(shape), b.data
 }
 
 // done says that the operator has read its inputs for the last time in this run.
@@ -228,8 +273,8 @@ func (p *plan) done(in []*tensor.Dense) {
 	}
 	for i, t := range in {
 		// A node that is an input twice is one reader.
-		if data, ok := t.Data().([]float32); ok && !slices.Contains(in[:i], t) {
-			p.ws.release(data)
+		if t.Dtype() == tensor.Float32 && !slices.Contains(in[:i], t) {
+			p.ws.release(float32s(t))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,7 +26,7 @@ type stackShape struct{ blocks, batch, n, heads, kvHeads, dim, hidden, group int
 
 // newStack builds and compiles a stack. wrap stands between each operator and
 // the graph, plan comes before compiling.
-func newStack(t *testing.T, s stackShape, wrap func(planned) gorgonia.Op, plan func(*stack)) *stack {
+func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan func(*stack)) *stack {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 7))
 	vector := func(n int) []float32 {
@@ -119,7 +120,7 @@ func (st *stack) run(t *testing.T, m Mode, x []float32, ws *Workspace) []float32
 	if ws != nil {
 		ws.Reset()
 	}
-	st.step.Begin(m)
+	st.step.Begin(context.Background(), m)
 	err := st.vm.RunAll()
 	st.step.End()
 	if err != nil {
@@ -140,8 +141,8 @@ func (p poisoned) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	v, err := p.planned.Do(in...)
 	for _, buffers := range p.ws.free {
 		for _, b := range buffers {
-			for i := range b {
-				b[i] = float32(math.NaN())
+			for i := range b.data {
+				b.data[i] = float32(math.NaN())
 			}
 		}
 	}
@@ -337,7 +338,7 @@ func TestWorkspaceAfterFailure(t *testing.T) {
 		for i, m := range modes {
 			*fail = true
 			ws.Reset()
-			st.step.Begin(m)
+			st.step.Begin(context.Background(), m)
 			err := st.vm.RunAll()
 			st.step.End()
 			st.vm.Reset()

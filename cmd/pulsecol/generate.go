@@ -32,7 +32,7 @@ Examples:
   pulsecol generate --model Dream-v0-Instruct-7B --chat --prompt - --alg entropy --temperature 0.2 --sparsity 0.8
   pulsecol generate --model DIR --prompt-ids 5,17,4 --method sparsed --json
 
-An interrupt (Ctrl-C) stops after the step in progress and prints what there is; the exit status is then 130.`
+An interrupt (Ctrl-C) stops within the step in progress and prints what there is; the exit status is then 130.`
 }
 
 func (c *generateCmd) Run(line *kong.Context, std stdio) error {

@@ -176,7 +176,7 @@ func TestAttention(t *testing.T) {
 					dq, checkDQ := guarded(t, len(a.Q))
 					dk, checkDK := guarded(t, len(a.K))
 					dv, checkDV := guarded(t, len(a.V))
-					kernel.AttentionGrad(dq, dk, dv, dout, a, table)
+					team.AttentionGrad(dq, dk, dv, dout, a, table)
 					check(name+" dq", dq)
 					check(name+" dk", dk)
 					check(name+" dv", dv)
@@ -187,30 +187,34 @@ func TestAttention(t *testing.T) {
 
 				out, checkOut := guarded(t, len(a.Q))
 				lse, checkLSE := guarded(t, queries)
-				kernel.Dense(out, lse, a)
+				team.Dense(out, lse, a)
 				check("dense out", out)
 				check("dense lse", lse)
 				grad("dense", nil)
 
 				groups := kernel.Groups(a.Len, c.group)
 				scores, checkScores := guarded(t, a.Batch*a.Heads*groups*a.Len)
-				kernel.DenseScores(out, scores, a, c.group)
+				team.DenseScores(out, scores, a, c.group)
 				check("dense out", out)
 				check("scores", scores)
-				kernel.Scores(scores, a, c.group, 0)
+				team.Scores(scores, a.Len, a, c.group, 0)
 				check("scores", scores)
 				lo := a.Len / 3
-				part := scores[:a.Batch*a.Heads*groups*(a.Len-lo)]
-				kernel.Scores(part, a, c.group, lo)
+				// Beside each other, behind the first lo columns of another matrix.
+				team.Scores(scores[lo:], a.Len, a, c.group, lo)
+				var part []float32
+				for r := range a.Batch * a.Heads * groups {
+					part = append(part, scores[r*a.Len+lo:(r+1)*a.Len]...)
+				}
 				check("scores from lo", part)
 
 				mass, checkMass := guarded(t, a.Batch*a.Heads*groups)
 				for name, table := range tables {
-					kernel.ColumnSparse(out, lse, a, table)
+					team.ColumnSparse(out, lse, a, table)
 					check(name+" out", out)
 					check(name+" lse", lse)
 					grad(name, table)
-					kernel.KeptMass(mass, a, table)
+					team.KeptMass(mass, a, table)
 					check(name+" kept mass", mass)
 				}
 				checkMass()
@@ -231,14 +235,14 @@ func TestGradientsAskedFor(t *testing.T) {
 	for i, n := range size {
 		want[i] = make([]float32, n)
 	}
-	kernel.AttentionGrad(want[0], want[1], want[2], dout, a, nil)
+	team.AttentionGrad(want[0], want[1], want[2], dout, a, nil)
 	for i, n := range size {
 		got = [3][]float32{}
 		got[i] = make([]float32, n)
-		kernel.AttentionGrad(got[0], got[1], got[2], dout, a, nil)
+		team.AttentionGrad(got[0], got[1], got[2], dout, a, nil)
 		sameBits(t, "gradient "+[]string{"q", "k", "v"}[i], got[i], want[i])
 	}
-	kernel.AttentionGrad(nil, nil, nil, dout, a, nil)
+	team.AttentionGrad(nil, nil, nil, dout, a, nil)
 }
 
 // TestNaN puts NaN and infinities into single elements and expects them to reach
@@ -275,11 +279,11 @@ func TestNaN(t *testing.T) {
 			scoresPlain, scoresWant := ref.Scores[float32](a, group, 0), ref.Scores[float64](a, group, 0)
 			kernel.ForEachLevel(t, func(t *testing.T) {
 				out, lse := make([]float32, len(a.Q)), make([]float32, 2*s.Len)
-				kernel.Dense(out, lse, a)
+				team.Dense(out, lse, a)
 				compare(t, "out", out, outPlain, outWant)
 				compare(t, "lse", lse, lsePlain, lseWant)
 				scores := make([]float32, 2*kernel.Groups(s.Len, group)*s.Len)
-				kernel.DenseScores(out, scores, a, group)
+				team.DenseScores(out, scores, a, group)
 				compare(t, "out", out, outPlain, outWant)
 				compare(t, "scores", scores, scoresPlain, scoresWant)
 			})
@@ -313,8 +317,8 @@ func TestPaddingIsNotRead(t *testing.T) {
 			}
 			kernel.ForEachLevel(t, func(t *testing.T) {
 				want, got := make([]float32, len(clean.Q)), make([]float32, len(clean.Q))
-				kernel.Dense(want, nil, clean)
-				kernel.Dense(got, nil, &dirty)
+				team.Dense(want, nil, clean)
+				team.Dense(got, nil, &dirty)
 				sameBits(t, "Dense", got, want)
 			})
 		})
@@ -365,35 +369,37 @@ func TestContract(t *testing.T) {
 		want string
 		call func()
 	}{
-		{"Dense: len(out) is 15, want 16", func() { kernel.Dense(out[1:], nil, a) }},
-		{"Dense: len(lse) is 7, want 8", func() { kernel.Dense(out, make([]float32, 7), a) }},
-		{"Dense: len(K) is 7, want 8", func() { kernel.Dense(out, nil, &short) }},
-		{"DenseScores: len(scores) is 15, want 16", func() { kernel.DenseScores(out, out[1:], a, 2) }},
-		{"DenseScores: group is 0", func() { kernel.DenseScores(out, out, a, 0) }},
-		{"Scores: lo is 5", func() { kernel.Scores(out, a, 2, 5) }},
-		{"ColumnSparse: len(Table.Bits) is 2, want 4", func() { kernel.ColumnSparse(out, nil, a, table) }},
-		{"KeptMass: len(Table.Bits) is 2, want 4", func() { kernel.KeptMass(out, a, table) }},
-		{"AttentionGrad: len(dout) is 15, want 16", func() { kernel.AttentionGrad(nil, nil, nil, out[1:], a, nil) }},
+		{"Dense: len(out) is 15, want 16", func() { team.Dense(out[1:], nil, a) }},
+		{"Dense: len(lse) is 7, want 8", func() { team.Dense(out, make([]float32, 7), a) }},
+		{"Dense: len(K) is 7, want 8", func() { team.Dense(out, nil, &short) }},
+		{"DenseScores: len(scores) is 15, want 16", func() { team.DenseScores(out, out[1:], a, 2) }},
+		{"DenseScores: group is 0", func() { team.DenseScores(out, out, a, 0) }},
+		{"Scores: lo is 5", func() { team.Scores(out, 4, a, 2, 5) }},
+		{"Scores: ld is 3, must be at least 4", func() { team.Scores(out, 3, a, 2, 0) }},
+		{"Scores: len(scores) is 16, want 18", func() { team.Scores(out, 5, a, 2, 1) }},
+		{"ColumnSparse: len(Table.Bits) is 2, want 4", func() { team.ColumnSparse(out, nil, a, table) }},
+		{"KeptMass: len(Table.Bits) is 2, want 4", func() { team.KeptMass(out, a, table) }},
+		{"AttentionGrad: len(dout) is 15, want 16", func() { team.AttentionGrad(nil, nil, nil, out[1:], a, nil) }},
 		{"TopK: len(bits) is 2, want 1", func() { kernel.TopK(make([]uint32, 2), out, 1) }},
-		{"TopKRows: len(valid(row)) is 3, want 4", func() {
-			kernel.TopKRows(make([]uint32, 4), out, 4, 4, func(int) int { return 1 }, func(int) []float32 { return out[:3] })
+		{"TopKRows: len(valid) is 3, want 4", func() {
+			team.TopKRows(make([]uint32, 4), out, 4, 4, 1, out[:3])
 		}},
 		{"BlockTopKRows: block is 0", func() {
-			kernel.BlockTopKRows(make([]uint32, 4), out, 4, 4, 0, func(int) int { return 1 }, nil)
+			team.BlockTopKRows(make([]uint32, 4), out, 4, 4, 0, 1, nil)
 		}},
 		{"SparseDRows: last is 3, must be in [0, 2]", func() {
-			kernel.SparseDRows(make([]uint32, 4), out, nil, 4, 4, 2, 3, 1, 1)
+			team.SparseDRows(make([]uint32, 4), out, 4, 4, 2, 3, 1, 1)
 		}},
-		{"RMSNorm: len(x) is 16, want 15", func() { kernel.RMSNorm(out, out, make([]float32, 3), 0) }},
-		{"RoPE: head dim is 1", func() { kernel.RoPE(out, out, make([]int32, 4), 1, 4, 4, 1, 1e4) }},
-		{"SplitHeads: len(dst) is 15, want 16", func() { kernel.SplitHeads(out[1:], out, 1, 4, 2, 2) }},
-		{"SwiGLU: len(up) is 15, want 16", func() { kernel.SwiGLU(out, out, out[1:]) }},
-		{"Add: len(b) is 15, want 16", func() { kernel.Add(out, out, out[1:]) }},
+		{"RMSNorm: len(x) is 16, want 15", func() { team.RMSNorm(out, out, make([]float32, 3), 0) }},
+		{"RoPE: head dim is 1", func() { team.RoPE(out, out, make([]int32, 4), 1, 4, 4, 1, 1e4) }},
+		{"SplitHeads: len(dst) is 15, want 16", func() { team.SplitHeads(out[1:], out, 1, 4, 2, 2) }},
+		{"SwiGLU: len(up) is 15, want 16", func() { team.SwiGLU(out, out, out[1:]) }},
+		{"Add: len(b) is 15, want 16", func() { team.Add(out, out, out[1:]) }},
 		{"matrix [2 4] of F32 needs 32 bytes, got 31", func() {
-			kernel.Linear(out[:2], out[:4], 1, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 31)}, nil)
+			team.Linear(out[:2], out[:4], 1, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 31)}, nil)
 		}},
 		{"row is 2, must be in [0, 2)", func() {
-			kernel.Embed(out[:4], []int32{2}, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 32)})
+			team.Embed(out[:4], []int32{2}, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 32)})
 		}},
 	} {
 		func() {

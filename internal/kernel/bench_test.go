@@ -83,7 +83,7 @@ func attentionFlops(a *kernel.Operands) float64 {
 func BenchmarkDense(b *testing.B) {
 	eachSize(b, func(b *testing.B, a *kernel.Operands) {
 		out := make([]float32, len(a.Q))
-		measure(b, attentionFlops(a), func() { kernel.Dense(out, nil, a) })
+		measure(b, attentionFlops(a), func() { team.Dense(out, nil, a) })
 	})
 }
 
@@ -91,7 +91,7 @@ func BenchmarkDenseScores(b *testing.B) {
 	eachSize(b, func(b *testing.B, a *kernel.Operands) {
 		out := make([]float32, len(a.Q))
 		scores := make([]float32, a.Heads*kernel.Groups(a.Len, 32)*a.Len)
-		measure(b, attentionFlops(a), func() { kernel.DenseScores(out, scores, a, 32) })
+		measure(b, attentionFlops(a), func() { team.DenseScores(out, scores, a, 32) })
 	})
 }
 
@@ -104,9 +104,9 @@ func BenchmarkColumnSparse(b *testing.B) {
 					keep := a.Len * (100 - sparsity) / 100
 					table := &kernel.Table{Bits: make([]uint32, a.Heads*groups*words), Group: group, Reach: -1}
 					random := normal(newRand(2), a.Heads*groups*a.Len, 1)
-					kernel.TopKRows(table.Bits, random, a.Heads*groups, a.Len, func(int) int { return keep }, nil)
+					team.TopKRows(table.Bits, random, a.Heads*groups, a.Len, keep, nil)
 					out := make([]float32, len(a.Q))
-					measure(b, attentionFlops(a)*float64(keep)/float64(a.Len), func() { kernel.ColumnSparse(out, nil, a, table) })
+					measure(b, attentionFlops(a)*float64(keep)/float64(a.Len), func() { team.ColumnSparse(out, nil, a, table) })
 				})
 			})
 		}
@@ -123,7 +123,7 @@ func BenchmarkLinear(b *testing.B) {
 					r := newRand(1)
 					w := newMatrix(b, s.out, s.in, t, normal(r, s.out*s.in, 1))
 					x, y := normal(r, s.rows*s.in, 1), make([]float32, s.rows*s.out)
-					measure(b, 2*float64(s.rows)*float64(s.in)*float64(s.out), func() { kernel.Linear(y, x, s.rows, &w, nil) })
+					measure(b, 2*float64(s.rows)*float64(s.in)*float64(s.out), func() { team.Linear(y, x, s.rows, &w, nil) })
 				})
 			}
 		}
@@ -135,7 +135,7 @@ func BenchmarkTopKRows(b *testing.B) {
 	scores := normal(newRand(1), rows*n, 1)
 	bits := make([]uint32, rows*kernel.Words(n))
 	for b.Loop() {
-		kernel.TopKRows(bits, scores, rows, n, func(int) int { return n / 5 }, nil)
+		team.TopKRows(bits, scores, rows, n, n/5, nil)
 	}
 	b.ReportMetric(float64(rows*n*b.N)/float64(b.Elapsed().Nanoseconds()), "Gscores/s")
 }
@@ -154,11 +154,11 @@ func BenchmarkLayers(b *testing.B) {
 		size int
 		call func()
 	}{
-		{"RMSNorm", len(x), func() { kernel.RMSNorm(y, x, weight, 1e-5) }},
-		{"RoPE", len(x), func() { kernel.RoPE(y, x, pos, 1, n, heads, dim, 5e5) }},
-		{"MergeHeads", len(x), func() { kernel.MergeHeads(y, x, 1, n, heads, dim) }},
-		{"SwiGLU", len(gate), func() { kernel.SwiGLU(gate, gate, up) }},
-		{"Add", len(x), func() { kernel.Add(y, y, x) }},
+		{"RMSNorm", len(x), func() { team.RMSNorm(y, x, weight, 1e-5) }},
+		{"RoPE", len(x), func() { team.RoPE(y, x, pos, 1, n, heads, dim, 5e5) }},
+		{"MergeHeads", len(x), func() { team.MergeHeads(y, x, 1, n, heads, dim) }},
+		{"SwiGLU", len(gate), func() { team.SwiGLU(gate, gate, up) }},
+		{"Add", len(x), func() { team.Add(y, y, x) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

@@ -3,19 +3,26 @@ package kernel
 import "fmt"
 
 // BlockTopKRows is TopKRows for whole blocks of keys (the paper's BS+PR): keys
-// are pooled into consecutive blocks of block keys by summing their scores, row
-// r selects the k(r) blocks with the largest sums, and bits gets every valid key
-// of these. Of equal sums the block with the smaller index goes first. A block
+// are pooled into consecutive blocks of block keys by summing their scores, each
+// row selects the k blocks with the largest sums, and bits gets every valid key of
+// these. Of equal sums the block with the smaller index goes first. A block
 // without any valid key is never selected.
-func BlockTopKRows(bits []uint32, scores []float32, rows, n, block int, k func(row int) int, valid func(row int) []float32) {
-	checkRows("BlockTopKRows", bits, scores, rows, n)
+func (t *Team) BlockTopKRows(bits []uint32, scores []float32, rows, n, block, k int, valid []float32) {
+	checkRows("BlockTopKRows", bits, scores, rows, n, 0)
 	checkBlock("BlockTopKRows", block)
-	parallel(rows, func(w *scratch, r int) {
-		row := bits[r*Words(n):][:Words(n)]
-		clear(row)
-		v := validRow("BlockTopKRows", valid, r, n)
-		setBlocks(row, w.topBlocks(scores[r*n:][:n], v, block, k(r)), 0, n, block, v)
-	})
+	checkOptional("BlockTopKRows", "valid", valid, n)
+	run(t, &t.blockTopK, rows, blockTopKJob{topKJob{bits, scores, n, k, valid}, block})
+}
+
+type blockTopKJob struct {
+	topKJob
+	block int
+}
+
+func (j *blockTopKJob) run(w *scratch, row int) {
+	bits := j.bits[row*Words(j.n):][:Words(j.n)]
+	clear(bits)
+	setBlocks(bits, w.topBlocks(j.scores[row*j.n:][:j.n], j.valid, j.block, j.k), 0, j.n, j.block, j.valid)
 }
 
 func checkBlock(fn string, block int) {
@@ -28,14 +35,13 @@ func checkBlock(fn string, block int) {
 // paper), which keeps prompt keys from crowding out generated ones. Keys come in
 // blocks; blocks from the last-th on belong to the generation. Each row selects
 //
-//   - the quota best of all blocks by scores, of which those before last count,
-//   - the genQuota best blocks of the generation by genScores.
+//   - the quota best of all blocks by the former, of which those before last count,
+//   - the genQuota best blocks of the generation by the latter.
 //
-// scores is [rows, n], genScores [rows, n - last*block]: attention normalised
-// over all keys and over the keys of the generation. A short last block is at a
+// A row of scores has the attention normalised over all keys, n, and then over the
+// keys of the generation, n - last*block. A short last block is at a
 // disadvantage, as in the published code: its sum is not divided by its length.
-func SparseDRows(bits []uint32, scores, genScores []float32, rows, n, block, last, quota, genQuota int) {
-	checkRows("SparseDRows", bits, scores, rows, n)
+func (t *Team) SparseDRows(bits []uint32, scores []float32, rows, n, block, last, quota, genQuota int) {
 	checkBlock("SparseDRows", block)
 	if last < 0 || last > Groups(n, block) {
 		panic(fmt.Sprintf("kernel: SparseDRows: last is %d, must be in [0, %d]", last, Groups(n, block)))
@@ -44,13 +50,25 @@ func SparseDRows(bits []uint32, scores, genScores []float32, rows, n, block, las
 	if last < Groups(n, block) {
 		prompt = last * block
 	}
-	checkLen("SparseDRows", "genScores", len(genScores), rows*(n-prompt))
-	parallel(rows, func(w *scratch, r int) {
-		row := bits[r*Words(n):][:Words(n)]
-		clear(row)
-		setBlocks(row, w.topBlocks(scores[r*n:][:n], nil, block, quota), 0, prompt, block, nil)
-		setBlocks(row, w.topBlocks(genScores[r*(n-prompt):][:n-prompt], nil, block, genQuota), prompt, n, block, nil)
-	})
+	checkRows("SparseDRows", bits, scores, rows, n, n-prompt)
+	run(t, &t.sparseD, rows, sparseDJob{bits, scores, n, prompt, block, quota, genQuota})
+}
+
+type sparseDJob struct {
+	bits            []uint32
+	scores          []float32
+	n, prompt       int // keys, and those before the generation
+	block           int
+	quota, genQuota int
+}
+
+func (j *sparseDJob) run(w *scratch, row int) {
+	bits := j.bits[row*Words(j.n):][:Words(j.n)]
+	clear(bits)
+	gen := j.n - j.prompt
+	scores := j.scores[row*(j.n+gen):][:j.n+gen]
+	setBlocks(bits, w.topBlocks(scores[:j.n], nil, j.block, j.quota), 0, j.prompt, j.block, nil)
+	setBlocks(bits, w.topBlocks(scores[j.n:], nil, j.block, j.genQuota), j.prompt, j.n, j.block, nil)
 }
 
 // topBlocks is the bitmap of the k blocks with the largest sums of valid scores.

@@ -3,24 +3,31 @@ package kernel
 // Dense computes out = softmax(Scale q k^T) v over all valid keys: out
 // [B, H, N, D], and lse [B, H, N] = log of the sum of exp(scores) unless lse is
 // nil.
-func Dense(out, lse []float32, a *Operands) {
+func (t *Team) Dense(out, lse []float32, a *Operands) {
 	a.check("Dense")
 	checkLen("Dense", "out", len(out), len(a.Q))
 	checkOptional("Dense", "lse", lse, a.queries())
 
-	keys := a.validKeys(0)
-	defer keyListsPool.Put(keys)
 	tiles := Groups(a.Len, tileQueries)
-	parallel(a.Batch*a.Heads*tiles, func(w *scratch, task int) {
-		index, first := task/tiles, task%tiles*tileQueries
-		t := a.newTile(index, first, min(first+tileQueries, a.Len), keys.lists[index/a.Heads])
-		t.out = a.headOut(out, index)
-		if t.last < a.Len {
-			t.next = t.keys[:min(blockKeys, len(t.keys))]
-		}
-		w.attend(&t)
-		w.store(a.headLSE(lse, index), &t)
-	})
+	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), tiles})
+}
+
+type denseJob struct {
+	Operands
+	out, lse []float32
+	keys     [][]int32 // by batch row
+	tiles    int       // of a head
+}
+
+func (j *denseJob) run(w *scratch, task int) {
+	index, first := task/j.tiles, task%j.tiles*tileQueries
+	t := j.newTile(index, first, min(first+tileQueries, j.Len), j.keys[index/j.Heads])
+	t.out = j.headOut(j.out, index)
+	if t.last < j.Len {
+		t.next = t.keys[:min(blockKeys, len(t.keys))]
+	}
+	w.attend(&t)
+	w.store(j.headLSE(j.lse, index), &t)
 }
 
 // headOut is the part of an output [B, H, N, D] that belongs to one (batch,

@@ -1,4 +1,4 @@
-// Package kernel holds the arithmetic of the project as functions on slices:
+// Package kernel holds the arithmetic of the project, on slices:
 // attention (dense, column-sparse, its scores and its gradients), the selection
 // of columns, and the layers of a transformer. It knows nothing of Gorgonia.
 //
@@ -12,9 +12,10 @@
 // violation panics with the name of the function, the slice and both lengths.
 // Values never panic: NaN in gives NaN out.
 //
-// Work is spread over runtime.GOMAXPROCS(0) goroutines, or fewer (LimitThreads).
-// Every element of a result is computed by one goroutine in a fixed order, so
-// results have the same bits for any number of them.
+// Functions that compute are methods of a [Team], which spreads their work over
+// goroutines and can be stopped. Every element of a result is computed by one
+// goroutine in a fixed order, so results have the same bits for any number of them.
+// A call on a team that has done its like before allocates nothing.
 //
 // # How attention is computed
 //

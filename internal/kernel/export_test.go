@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 )
 
@@ -47,6 +48,22 @@ func EachLevelBench(b *testing.B, f func(b *testing.B)) {
 		active = l
 		b.Run(l.name, f)
 	}
+}
+
+// CountProducts runs f and returns how many calls of mulRows it made. before is
+// told the number of each.
+func CountProducts(before func(n int), f func()) int {
+	saved := active
+	defer func() { active = saved }()
+	var count atomic.Int64
+	counting := *saved
+	counting.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		before(int(count.Add(1)))
+		saved.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
+	}
+	active = &counting
+	f()
+	return int(count.Load())
 }
 
 // checked is a level whose routines panic when a call breaks the contract that

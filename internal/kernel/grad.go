@@ -1,6 +1,6 @@
 package kernel
 
-// AttentionGrad is the backward pass of Dense (t nil) or ColumnSparse: from
+// AttentionGrad is the backward pass of Dense (table nil) or ColumnSparse: from
 // dout [B, H, N, D], the gradient of a scalar with respect to the output, it
 // computes the gradients with respect to q, k and v,
 //
@@ -13,55 +13,67 @@ package kernel
 // where P are the attention probabilities, and the query heads of one key/value
 // head add up in dk and dv. Each of dq, dk and dv may be nil. A table is a
 // constant: nothing flows into the selection of columns.
-func AttentionGrad(dq, dk, dv, dout []float32, a *Operands, t *Table) {
+func (t *Team) AttentionGrad(dq, dk, dv, dout []float32, a *Operands, table *Table) {
 	a.check("AttentionGrad")
 	checkOptional("AttentionGrad", "dq", dq, len(a.Q))
 	checkOptional("AttentionGrad", "dk", dk, len(a.K))
 	checkOptional("AttentionGrad", "dv", dv, len(a.V))
 	checkLen("AttentionGrad", "dout", len(dout), len(a.Q))
-	dense := a.validKeys(0)
-	defer keyListsPool.Put(dense)
-	group := a.Len
-	if t != nil {
-		t.check("AttentionGrad", a.Shape)
-		group = min(t.Group, a.Len)
+	j := gradJob{Operands: *a, dq: dq, dk: dk, dv: dv, dout: dout, group: a.Len}
+	if table == nil {
+		j.keys = t.keys.valid(a, 0)
+	} else {
+		table.check("AttentionGrad", a.Shape)
+		j.table, j.sparse, j.group = *table, true, min(table.Group, a.Len)
 	}
+	run(t, &t.grad, a.Batch*a.KVHeads, j)
+}
 
-	// One task has one key/value head, because its query heads add to the same
-	// dk and dv.
-	perHead := a.Heads / a.KVHeads
-	size := a.Len * a.HeadDim
-	parallel(a.Batch*a.KVHeads, func(w *scratch, kv int) {
-		var g gradient
-		if dk != nil {
-			g.dk = dk[kv*size:][:size]
-			clear(g.dk)
+// gradJob has one key/value head for a task, because its query heads add to the
+// same dk and dv.
+type gradJob struct {
+	Operands
+	dq, dk, dv, dout []float32
+	sparse           bool
+	table            Table     // if sparse
+	keys             [][]int32 // otherwise, by batch row
+	group            int       // queries with the same keys
+}
+
+func (j *gradJob) run(w *scratch, kv int) {
+	size := j.Len * j.HeadDim
+	var g gradient
+	if j.dk != nil {
+		g.dk = j.dk[kv*size:][:size]
+		clear(g.dk)
+	}
+	if j.dv != nil {
+		g.dv = j.dv[kv*size:][:size]
+		clear(g.dv)
+	}
+	perHead := j.Heads / j.KVHeads
+	for index := kv * perHead; index < (kv+1)*perHead; index++ {
+		g.dout = j.headOut(j.dout, index)
+		if j.dq != nil {
+			g.dq = j.headOut(j.dq, index)
 		}
-		if dv != nil {
-			g.dv = dv[kv*size:][:size]
-			clear(g.dv)
-		}
-		for index := kv * perHead; index < (kv+1)*perHead; index++ {
-			g.dout = a.headOut(dout, index)
-			if dq != nil {
-				g.dq = a.headOut(dq, index)
+		for u := range Groups(j.Len, j.group) {
+			var keys []int32
+			if j.sparse {
+				keys = tableKeys(&w.index[0], &j.Operands, &j.table, index, u)
+			} else {
+				keys = j.keys[index/j.Heads]
 			}
-			for u := range Groups(a.Len, group) {
-				keys := dense.lists[index/a.Heads]
-				if t != nil {
-					keys = tableKeys(&w.index[0], a, t, index, u)
+			end := min((u+1)*j.group, j.Len)
+			for first := u * j.group; first < end && !w.team.Stopped(); first += lanes {
+				tile := j.newTile(index, first, min(first+lanes, end), keys)
+				if j.sparse {
+					tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
 				}
-				end := min((u+1)*group, a.Len)
-				for first := u * group; first < end; first += lanes {
-					tile := a.newTile(index, first, min(first+lanes, end), keys)
-					if t != nil {
-						tile.reach, tile.sinks = min(t.Reach, a.Len), t.Sinks
-					}
-					w.backward(&tile, &g)
-				}
+				w.backward(&tile, &g)
 			}
 		}
-	})
+	}
 }
 
 // gradient is what the backward pass of one query head reads and writes, all

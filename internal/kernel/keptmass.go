@@ -7,58 +7,66 @@ package kernel
 //
 // with dst [B, H, Groups(N, t.Group)]. It is 1 for a table of all keys, and 0 for
 // a padding query and where there is no key.
-func KeptMass(dst []float32, a *Operands, t *Table) {
+func (t *Team) KeptMass(dst []float32, a *Operands, table *Table) {
 	a.check("KeptMass")
-	t.check("KeptMass", a.Shape)
-	groups := Groups(a.Len, t.Group)
+	table.check("KeptMass", a.Shape)
+	groups := Groups(a.Len, table.Group)
 	checkLen("KeptMass", "dst", len(dst), a.Batch*a.Heads*groups)
-	keys := a.validKeys(0)
-	defer keyListsPool.Put(keys)
-	tasks := Groups(groups, lanes)
-	parallel(a.Batch*a.Heads*tasks, func(w *scratch, task int) {
-		index, u := task/tasks, task%tasks*lanes
-		part := dst[index*groups:][:groups]
-		w.keptMass(part[u:min(u+lanes, groups)], a, t, index, u, keys.lists[index/a.Heads])
-	})
+	j := keptMassJob{Operands: *a, table: table, dst: dst, keys: t.keys.valid(a, 0), groups: groups}
+	run(t, &t.keptMass, a.Batch*a.Heads*Groups(groups, lanes), j)
 }
 
-// keptMass is KeptMass of up to lanes groups, from u on, of one (batch, head)
-// pair, whose keys are given.
-func (w *scratch) keptMass(dst []float32, a *Operands, t *Table, index, u int, keys []int32) {
-	q, k, _ := a.head(index)
-	group, count := min(t.Group, a.Len), len(dst)
+type keptMassJob struct {
+	Operands
+	table  *Table
+	dst    []float32
+	keys   [][]int32 // by batch row
+	groups int       // of a head
+}
+
+// run does up to lanes groups of one (batch, head) pair.
+func (j *keptMassJob) run(w *scratch, task int) {
+	tasks := Groups(j.groups, lanes)
+	index, u := task/tasks, task%tasks*lanes
+	dst := j.dst[index*j.groups+u:][:min(lanes, j.groups-u)]
+	keys, table := j.keys[index/j.Heads], j.table
+	q, k, _ := j.head(index)
+	group := min(table.Group, j.Len)
+
 	// A tile reads consecutive queries, so the middle ones are gathered first.
-	queries := sized(&w.v, count*a.HeadDim)
+	queries := sized(&w.v, len(dst)*j.HeadDim)
 	var at [lanes]int
 	var rows [lanes][]uint32
-	for i := range count {
+	for i := range dst {
 		first := (u + i) * group
-		at[i] = (first + min(first+group, a.Len)) / 2
-		rows[i] = t.row(a.Shape, index, u+i)
-		copy(queries[i*a.HeadDim:][:a.HeadDim], q[at[i]*a.HeadDim:])
+		at[i] = (first + min(first+group, j.Len)) / 2
+		rows[i] = table.row(j.Shape, index, u+i)
+		copy(queries[i*j.HeadDim:][:j.HeadDim], q[at[i]*j.HeadDim:])
 	}
-	tile := tile{dim: a.HeadDim, q: queries, k: k, scale: a.Scale, last: count, keys: keys, reach: -1, keep: true}
-	w.attend(&tile)
+	t := tile{dim: j.HeadDim, q: queries, k: k, scale: j.Scale, last: len(dst), keys: keys, reach: -1, keep: true}
+	w.attend(&t)
 
 	clear(dst)
 	panel := &w.panels[0]
-	for block := range tile.blocks() {
-		start := block * tile.blockLen()
+	for block := range t.blocks() {
+		start := block * t.blockLen()
 		var kept [lanes]float32
-		for j, key := range tile.block(start) {
-			for i := range count {
-				if t.keeps(rows[i], at[i], int(key)) {
-					kept[i] += w.kept[(start+j)*lanes+i]
+		for b, key := range t.block(start) {
+			for i := range dst {
+				if table.keeps(rows[i], at[i], int(key)) {
+					kept[i] += w.kept[(start+b)*lanes+i]
 				}
 			}
 		}
-		for i, sum := range kept[:count] {
-			dst[i] += sum * panel.normalizer(i, w.maxima[block*lanes+i])
+		for i := range dst {
+			dst[i] += kept[i] * panel.normalizer(i, w.maxima[block*lanes+i])
 		}
 	}
-	for i := range count {
-		if valid := a.valid(index / a.Heads); valid != nil && valid[at[i]] == 0 {
-			dst[i] = 0
+	if valid := j.valid(index / j.Heads); valid != nil {
+		for i := range dst {
+			if valid[at[i]] == 0 {
+				dst[i] = 0
+			}
 		}
 	}
 }

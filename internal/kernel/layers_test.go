@@ -26,7 +26,7 @@ func TestLinear(t *testing.T) {
 				plain, want := ref.Linear[float32](x, s.rows, &w, bias), ref.Linear[float64](x, s.rows, &w, bias)
 				kernel.ForEachLevel(t, func(t *testing.T) {
 					y, intact := guarded(t, s.rows*s.out)
-					kernel.Linear(y, x, s.rows, &w, bias)
+					team.Linear(y, x, s.rows, &w, bias)
 					compare(t, d.String(), y, plain, want)
 					intact()
 				})
@@ -36,7 +36,7 @@ func TestLinear(t *testing.T) {
 			}
 		}
 	}
-	kernel.Linear(nil, nil, 0, &kernel.Matrix{Rows: 1, Cols: 1, Data: make([]byte, 4)}, nil)
+	team.Linear(nil, nil, 0, &kernel.Matrix{Rows: 1, Cols: 1, Data: make([]byte, 4)}, nil)
 }
 
 // TestLinearExact checks against integers, which float32 adds without error.
@@ -54,7 +54,7 @@ func TestLinearExact(t *testing.T) {
 		w := newMatrix(t, out, in, d, values)
 		kernel.ForEachLevel(t, func(t *testing.T) {
 			y := make([]float32, rows*out)
-			kernel.Linear(y, x, rows, &w, nil)
+			team.Linear(y, x, rows, &w, nil)
 			for i := range y {
 				want := 0
 				for p := range in {
@@ -80,7 +80,7 @@ func TestLinearNaN(t *testing.T) {
 		w := newMatrix(t, out, in, d, values)
 		kernel.ForEachLevel(t, func(t *testing.T) {
 			y := make([]float32, rows*out)
-			kernel.Linear(y, x, rows, &w, nil)
+			team.Linear(y, x, rows, &w, nil)
 			for i := range y {
 				row, col := i/out, i%out
 				isNaN, isInf := y[i] != y[i], math.IsInf(float64(y[i]), 0)
@@ -123,7 +123,7 @@ func TestEmbed(t *testing.T) {
 	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 		w := newMatrix(t, 3, 3, d, values)
 		dst, intact := guarded(t, 12)
-		kernel.Embed(dst, []int32{2, 0, 2, 1}, &w)
+		team.Embed(dst, []int32{2, 0, 2, 1}, &w)
 		want := []float32{0, 7, -0.125, 1, 2, 3, 0, 7, -0.125, -4, 0.5, 1024}
 		if !slices.Equal(dst, want) {
 			t.Errorf("%v: %v, want %v", d, dst, want)
@@ -159,7 +159,7 @@ func TestRoPE(t *testing.T) {
 		{1e4, 1, []float64{-1.984111, 1.959901, 2.462378, 4.019800}},
 	} {
 		got := make([]float32, 4)
-		kernel.RoPE(got, []float32{1, 2, 3, 4}, []int32{c.pos}, 1, 1, 1, 4, c.theta)
+		team.RoPE(got, []float32{1, 2, 3, 4}, []int32{c.pos}, 1, 1, 1, 4, c.theta)
 		around(t, "RoPE", got, c.want...)
 	}
 }
@@ -170,18 +170,18 @@ func TestRoPELayout(t *testing.T) {
 	const batch, n, heads, dim = 2, 3, 2, 4
 	x := normal(newRand(6), batch*n*heads*dim, 1)
 	split, rotated := make([]float32, len(x)), make([]float32, len(x))
-	kernel.SplitHeads(split, x, batch, n, heads, dim)
-	kernel.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
+	team.SplitHeads(split, x, batch, n, heads, dim)
+	team.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
 	sameBits(t, "RoPE at 0", rotated, split)
 
 	pos := []int32{3, 0, 5, 1, 1, 9}
-	kernel.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
+	team.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
 	for b := range batch {
 		for h := range heads {
 			for i := range n {
 				one := make([]float32, dim)
 				at := ((b*heads+h)*n + i) * dim
-				kernel.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
+				team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
 				sameBits(t, "RoPE", rotated[at:][:dim], one)
 			}
 		}
@@ -192,49 +192,49 @@ func TestSplitAndMergeHeads(t *testing.T) {
 	const batch, n, heads, dim = 2, 3, 4, 5
 	x := normal(newRand(7), batch*n*heads*dim, 1)
 	split, merged := make([]float32, len(x)), make([]float32, len(x))
-	kernel.SplitHeads(split, x, batch, n, heads, dim)
+	team.SplitHeads(split, x, batch, n, heads, dim)
 	// Element (b, i, h, d) of x.
 	if b, i, h, d := 1, 2, 3, 4; split[((b*heads+h)*n+i)*dim+d] != x[((b*n+i)*heads+h)*dim+d] {
 		t.Error("SplitHeads moved an element to a wrong place")
 	}
-	kernel.MergeHeads(merged, split, batch, n, heads, dim)
+	team.MergeHeads(merged, split, batch, n, heads, dim)
 	sameBits(t, "MergeHeads of SplitHeads", merged, x)
 }
 
 func TestRMSNorm(t *testing.T) {
 	got := make([]float32, 8)
-	kernel.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
+	team.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
 	around(t, "RMSNorm", got, 0.365148, 0.365148, 2.190889, 1.460593, 0.365148, 0.365148, 2.190889, 1.460593)
 
 	x := []float32{1, 2, 3, 4}
-	kernel.RMSNorm(x, x, []float32{1, 1, 1, 1}, 1e-5)
+	team.RMSNorm(x, x, []float32{1, 1, 1, 1}, 1e-5)
 	around(t, "RMSNorm in place", x, 0.36514813, 2*0.36514813, 3*0.36514813, 4*0.36514813)
 
 	zeros := []float32{0, 0}
-	kernel.RMSNorm(zeros, zeros, []float32{1, 1}, 1e-6)
+	team.RMSNorm(zeros, zeros, []float32{1, 1}, 1e-6)
 	around(t, "RMSNorm of zeros", zeros, 0, 0)
 
 	large := []float32{1e30, -1e30} // squares overflow float32
-	kernel.RMSNorm(large, large, []float32{1, 1}, 1e-6)
+	team.RMSNorm(large, large, []float32{1, 1}, 1e-6)
 	around(t, "RMSNorm of large values", large, 1, -1)
 
 	nan := []float32{float32(math.NaN()), 1, 1, 1}
-	kernel.RMSNorm(nan, nan, []float32{1, 1}, 1e-6)
+	team.RMSNorm(nan, nan, []float32{1, 1}, 1e-6)
 	if nan[0] == nan[0] || nan[1] == nan[1] || nan[2] != nan[3] || nan[2] != nan[2] {
 		t.Errorf("RMSNorm of a row with NaN and one without: %v", nan)
 	}
-	kernel.RMSNorm(nil, nil, nil, 0)
+	team.RMSNorm(nil, nil, nil, 0)
 }
 
 func TestSwiGLU(t *testing.T) {
 	gate := []float32{-2, -1, 0, 1, 2, -200, 200}
 	up := []float32{1, 1, 1, 1, 1, 1, 1}
-	kernel.SwiGLU(gate, gate, up)
+	team.SwiGLU(gate, gate, up)
 	around(t, "SwiGLU", gate, -0.238406, -0.268941, 0, 0.731059, 1.761594, 0, 200)
 
 	r := newRand(8)
 	gate, up = normal(r, 40000, 5), normal(r, 40000, 1)
-	kernel.SwiGLU(up, gate, clone(up))
+	team.SwiGLU(up, gate, clone(up))
 	want := normal(newRand(8), 80000, 1)[40000:]
 	for i, g := range gate {
 		exact := float64(g) / (1 + math.Exp(-float64(g))) * float64(want[i])
@@ -243,20 +243,20 @@ func TestSwiGLU(t *testing.T) {
 		}
 	}
 	nan := []float32{float32(math.NaN())}
-	if kernel.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
+	if team.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
 		t.Errorf("SwiGLU of NaN = %g", nan[0])
 	}
 }
 
 func TestAdd(t *testing.T) {
 	a, b := []float32{1, 2, 3}, []float32{10, 20, 30}
-	kernel.Add(a, a, b)
+	team.Add(a, a, b)
 	if !slices.Equal(a, []float32{11, 22, 33}) {
 		t.Errorf("a += b gave %v", a)
 	}
-	kernel.Add(b, a, b)
+	team.Add(b, a, b)
 	if !slices.Equal(b, []float32{21, 42, 63}) {
 		t.Errorf("b = a + b gave %v", b)
 	}
-	kernel.Add(nil, nil, nil)
+	team.Add(nil, nil, nil)
 }

@@ -4,29 +4,39 @@ import "fmt"
 
 // SplitHeads turns x [B, N, H*D], what a projection gives, into dst [B, H, N, D],
 // what attention takes.
-func SplitHeads(dst, x []float32, batch, n, heads, dim int) {
+func (t *Team) SplitHeads(dst, x []float32, batch, n, heads, dim int) {
 	checkSplit("SplitHeads", dst, x, batch, n, heads, dim)
-	parallelRange(batch*n, max(1, elementGrain/(heads*dim)), func(lo, hi int) {
-		for row := lo; row < hi; row++ {
-			b, i := row/n, row%n
-			for h := range heads {
-				copy(dst[((b*heads+h)*n+i)*dim:][:dim], x[(row*heads+h)*dim:])
-			}
-		}
-	})
+	s := rowSpans(batch*n, heads*dim)
+	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, heads, dim, false, s})
 }
 
 // MergeHeads is the inverse of SplitHeads: x [B, H, N, D] gives dst [B, N, H*D].
-func MergeHeads(dst, x []float32, batch, n, heads, dim int) {
+func (t *Team) MergeHeads(dst, x []float32, batch, n, heads, dim int) {
 	checkSplit("MergeHeads", dst, x, batch, n, heads, dim)
-	parallelRange(batch*n, max(1, elementGrain/(heads*dim)), func(lo, hi int) {
-		for row := lo; row < hi; row++ {
-			b, i := row/n, row%n
-			for h := range heads {
-				copy(dst[(row*heads+h)*dim:][:dim], x[((b*heads+h)*n+i)*dim:])
+	s := rowSpans(batch*n, heads*dim)
+	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, heads, dim, true, s})
+}
+
+type headsJob struct {
+	dst, x        []float32
+	n, heads, dim int
+	merge         bool
+	spans
+}
+
+func (j *headsJob) run(_ *scratch, task int) {
+	lo, hi := j.bounds(task)
+	for row := lo; row < hi; row++ {
+		b, i := row/j.n, row%j.n
+		for h := range j.heads {
+			split, merged := ((b*j.heads+h)*j.n+i)*j.dim, (row*j.heads+h)*j.dim
+			if j.merge {
+				copy(j.dst[merged:][:j.dim], j.x[split:])
+			} else {
+				copy(j.dst[split:][:j.dim], j.x[merged:])
 			}
 		}
-	})
+	}
 }
 
 func checkSplit(fn string, dst, x []float32, batch, n, heads, dim int) {

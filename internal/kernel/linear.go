@@ -1,8 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-)
+import "fmt"
 
 const (
 	// A task of Linear computes at most linearRows x linearCols outputs. It
@@ -21,7 +19,7 @@ const (
 
 // Linear computes y = x w^T + bias: x [rows, w.Cols], y [rows, w.Rows], bias
 // [w.Rows] or nil. Sums are float32, whatever the type of the weights.
-func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
+func (t *Team) Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	w.check("Linear")
 	if rows < 0 {
 		panic(fmt.Sprintf("kernel: Linear: rows is %d, must not be negative", rows))
@@ -30,26 +28,30 @@ func Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	checkLen("Linear", "y", len(y), rows*w.Rows)
 	checkOptional("Linear", "bias", bias, w.Rows)
 	rowTasks, cols := (rows+linearRows-1)/linearRows, linearCols
-	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*threads() {
+	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*t.workers() {
 		cols /= 2 // narrower tasks keep more processors busy
 	}
-	colTasks := Groups(w.Rows, cols)
-	parallel(rowTasks*colTasks, func(s *scratch, task int) {
-		r, c := task/colTasks*linearRows, task%colTasks*cols
-		l := linear{y: y, x: x, w: w, s: s,
-			firstRow: r, lastRow: min(r+linearRows, rows),
-			firstCol: c, lastCol: min(c+cols, w.Rows)}
-		l.run()
-		if bias == nil {
-			return
-		}
-		for i := l.firstRow; i < l.lastRow; i++ {
-			row := y[i*w.Rows:][:w.Rows]
-			for j := l.firstCol; j < l.lastCol; j++ {
-				row[j] += bias[j]
-			}
-		}
-	})
+	run(t, &t.linear, rowTasks*Groups(w.Rows, cols), linearJob{y, x, rows, w, bias, cols})
+}
+
+type linearJob struct {
+	y, x []float32
+	rows int
+	w    *Matrix
+	bias []float32
+	cols int // outputs of a task
+}
+
+func (j *linearJob) run(s *scratch, task int) {
+	colTasks := Groups(j.w.Rows, j.cols)
+	r, c := task/colTasks*linearRows, task%colTasks*j.cols
+	l := linear{y: j.y, x: j.x, w: j.w, s: s,
+		firstRow: r, lastRow: min(r+linearRows, j.rows),
+		firstCol: c, lastCol: min(c+j.cols, j.w.Rows)}
+	l.multiplyAll()
+	if j.bias != nil {
+		l.add(j.bias)
+	}
 }
 
 // linear is one task: rows [firstRow, lastRow) of x, rows [firstCol, lastCol) of w.
@@ -60,7 +62,16 @@ type linear struct {
 	firstRow, lastRow, firstCol, lastCol int
 }
 
-func (l *linear) run() {
+func (l *linear) add(bias []float32) {
+	for i := l.firstRow; i < l.lastRow; i++ {
+		row := l.y[i*l.w.Rows:][:l.w.Rows]
+		for j := l.firstCol; j < l.lastCol; j++ {
+			row[j] += bias[j]
+		}
+	}
+}
+
+func (l *linear) multiplyAll() {
 	in := l.w.Cols
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes
@@ -74,7 +85,7 @@ func (l *linear) run() {
 			panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
 			l.w.pack(panel, l.s.column, c, min(lanes, l.lastCol-c), d, n)
 		}
-		for r := l.firstRow; r < l.lastRow; r += linearChunk {
+		for r := l.firstRow; r < l.lastRow && !l.s.team.Stopped(); r += linearChunk {
 			rows := min(linearChunk, l.lastRow-r)
 			whole := rows / rowUnit * rowUnit
 			if whole > 0 {

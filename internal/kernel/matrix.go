@@ -134,12 +134,23 @@ func (m *Matrix) pack(dst, line []float32, first, count, col, n int) {
 
 // Embed looks up embeddings: dst [len(ids), Cols] gets row ids[i] of w as row i.
 // It panics on an id that is not a row.
-func Embed(dst []float32, ids []int32, w *Matrix) {
+func (t *Team) Embed(dst []float32, ids []int32, w *Matrix) {
 	w.check("Embed")
 	checkLen("Embed", "dst", len(dst), len(ids)*w.Cols)
-	parallelRange(len(ids), max(1, elementGrain/w.Cols), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			w.Row(dst[i*w.Cols:][:w.Cols], int(ids[i]))
-		}
-	})
+	s := rowSpans(len(ids), w.Cols)
+	run(t, &t.embed, s.tasks(), embedJob{dst, ids, w, s})
+}
+
+type embedJob struct {
+	dst []float32
+	ids []int32
+	w   *Matrix
+	spans
+}
+
+func (j *embedJob) run(_ *scratch, task int) {
+	lo, hi := j.bounds(task)
+	for i := lo; i < hi; i++ {
+		j.w.Row(j.dst[i*j.w.Cols:][:j.w.Cols], int(j.ids[i]))
+	}
 }

@@ -3,7 +3,6 @@ package kernel_test
 import (
 	"math"
 	"runtime"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -45,7 +44,7 @@ func TestProperties(t *testing.T) {
 func checkProperties(t *rapid.T) {
 	a := drawOperands(t)
 	dense := make([]float32, len(a.Q))
-	kernel.Dense(dense, nil, a)
+	team.Dense(dense, nil, a)
 	n, dim := a.Len, a.HeadDim
 	group := rapid.SampledFrom([]int{1, 3, 16, 32, n, n + 1}).Draw(t, "group")
 	groups := kernel.Groups(n, group)
@@ -68,21 +67,21 @@ func checkProperties(t *rapid.T) {
 		}
 	}
 	out := make([]float32, len(a.Q))
-	kernel.Dense(out, nil, &permuted)
+	team.Dense(out, nil, &permuted)
 	closeTo(t, "permuted keys", out, dense)
 
 	// Grouped-query attention equals attention with repeated key/value heads.
 	repeated := *a
 	repeated.KVHeads = a.Heads
 	repeated.K, repeated.V = repeatHeads(a, a.K), repeatHeads(a, a.V)
-	kernel.Dense(out, nil, &repeated)
+	team.Dense(out, nil, &repeated)
 	closeTo(t, "repeated heads", out, dense)
 
 	// DenseScores gives the dense output, and scores that sum to 1 where there
 	// is a key.
 	rows := a.Batch * a.Heads * groups
 	scores := make([]float32, rows*n)
-	kernel.DenseScores(out, scores, a, group)
+	team.DenseScores(out, scores, a, group)
 	closeTo(t, "output with scores", out, dense)
 	for r := range rows {
 		valid := a.Valid
@@ -107,12 +106,12 @@ func checkProperties(t *rapid.T) {
 	// gradient.
 	words := kernel.Words(n)
 	table := &kernel.Table{Bits: make([]uint32, rows*words), Group: group, Reach: -1}
-	kernel.TopKRows(table.Bits, scores, rows, n, func(int) int { return n }, nil)
-	kernel.ColumnSparse(out, nil, a, table)
+	team.TopKRows(table.Bits, scores, rows, n, n, nil)
+	team.ColumnSparse(out, nil, a, table)
 	closeTo(t, "all columns", out, dense)
 	grads := func(t *kernel.Table) (g [3][]float32) {
 		g = [3][]float32{make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))}
-		kernel.AttentionGrad(g[0], g[1], g[2], a.Q, a, t)
+		team.AttentionGrad(g[0], g[1], g[2], a.Q, a, t)
 		return g
 	}
 	wantGrad, gotGrad := grads(nil), grads(table)
@@ -129,16 +128,16 @@ func checkProperties(t *rapid.T) {
 	}
 
 	// A group of all queries is one shared set of columns.
-	kernel.Scores(scores[:a.Batch*a.Heads*n], a, n, 0)
+	team.Scores(scores[:a.Batch*a.Heads*n], n, a, n, 0)
 	k := rapid.IntRange(1, n).Draw(t, "k")
 	one := &kernel.Table{Bits: make([]uint32, a.Batch*a.Heads*words), Group: n, Reach: -1}
-	kernel.TopKRows(one.Bits, scores[:a.Batch*a.Heads*n], a.Batch*a.Heads, n, func(int) int { return k }, nil)
+	team.TopKRows(one.Bits, scores[:a.Batch*a.Heads*n], a.Batch*a.Heads, n, k, nil)
 	many := &kernel.Table{Bits: make([]uint32, rows*words), Group: group, Reach: -1}
 	for r := range rows {
 		copy(many.Bits[r*words:][:words], one.Bits[r/groups*words:])
 	}
-	kernel.ColumnSparse(dense, nil, a, one)
-	kernel.ColumnSparse(out, nil, a, many)
+	team.ColumnSparse(dense, nil, a, one)
+	team.ColumnSparse(out, nil, a, many)
 	closeTo(t, "one set in many groups", out, dense)
 }
 
@@ -168,76 +167,31 @@ func TestWorkerCount(t *testing.T) {
 	const group = 32
 	rows, words := 2*4*kernel.Groups(a.Len, group), kernel.Words(a.Len)
 	w := newMatrix(t, 300, 64, kernel.BF16, normal(newRand(10), 300*64, 1))
-	run := func() map[string][]float32 {
+	run := func(team *kernel.Team) map[string][]float32 {
 		out, lse, scores := make([]float32, len(a.Q)), make([]float32, 2*4*a.Len), make([]float32, rows*a.Len)
 		r := map[string][]float32{"out": out, "lse": lse, "scores": scores}
-		kernel.DenseScores(out, scores, a, group)
+		team.DenseScores(out, scores, a, group)
 		table := &kernel.Table{Bits: make([]uint32, rows*words), Group: group, Reach: -1}
-		kernel.TopKRows(table.Bits, scores, rows, a.Len, func(int) int { return 30 }, func(row int) []float32 {
-			return a.Valid[row/(rows/2)*a.Len:][:a.Len]
-		})
+		for b := range a.Batch {
+			half := rows / a.Batch
+			team.TopKRows(table.Bits[b*half*words:][:half*words], scores[b*half*a.Len:][:half*a.Len], half, a.Len, 30, a.Valid[b*a.Len:][:a.Len])
+		}
 		sparse, dq, dk, dv := make([]float32, len(a.Q)), make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.K))
-		kernel.ColumnSparse(sparse, lse, a, table)
-		kernel.AttentionGrad(dq, dk, dv, out, a, table)
+		team.ColumnSparse(sparse, lse, a, table)
+		team.AttentionGrad(dq, dk, dv, out, a, table)
 		r["sparse"], r["dq"], r["dk"], r["dv"] = sparse, dq, dk, dv
 		y := make([]float32, len(a.Q)/64*300)
-		kernel.Linear(y, a.Q, len(a.Q)/64, &w, nil)
+		team.Linear(y, a.Q, len(a.Q)/64, &w, nil)
 		r["linear"] = y
 		return r
 	}
-	saved := runtime.GOMAXPROCS(1)
+	want := run(&kernel.Team{Workers: 1})
+	saved := runtime.GOMAXPROCS(3)
 	defer runtime.GOMAXPROCS(saved)
-	want := run()
-	for _, workers := range []int{2, 7} {
-		runtime.GOMAXPROCS(workers)
-		for name, x := range run() {
+	for _, workers := range []int{0, 2, 7} {
+		for name, x := range run(&kernel.Team{Workers: workers}) {
 			sameBits(t, name, x, want[name])
 		}
-	}
-}
-
-// TestPanicReachesCaller checks that a panic in a worker can be recovered by the
-// caller, and that the package goes on working.
-func TestPanicReachesCaller(t *testing.T) {
-	const rows, n = 50, 10
-	bitmap, scores := make([]uint32, rows), make([]float32, rows*n)
-	for _, workers := range []int{1, 4} {
-		saved := runtime.GOMAXPROCS(workers)
-		func() {
-			defer runtime.GOMAXPROCS(saved)
-			defer func() {
-				if r, _ := recover().(string); !strings.Contains(r, "no k for row") {
-					t.Errorf("%d workers: recovered %q", workers, r)
-				}
-			}()
-			kernel.TopKRows(bitmap, scores, rows, n, func(row int) int {
-				if row == 20 {
-					panic("no k for row 20")
-				}
-				return 1
-			}, nil)
-		}()
-	}
-	kernel.TopKRows(bitmap, scores, rows, n, func(int) int { return 1 }, nil)
-}
-
-// TestSteadyState checks that repeated calls live on scratch memory they have.
-func TestSteadyState(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes pools drop what they hold")
-	}
-	a := operands(newRand(11), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 200, HeadDim: 32})
-	out, scores := make([]float32, len(a.Q)), make([]float32, 2*7*200)
-	table := &kernel.Table{Bits: make([]uint32, 2*7*7), Group: 32, Reach: -1}
-	saved := runtime.GOMAXPROCS(1)
-	defer runtime.GOMAXPROCS(saved)
-	perRun := testing.AllocsPerRun(20, func() {
-		kernel.DenseScores(out, scores, a, 32)
-		kernel.TopKRows(table.Bits, scores, 14, 200, func(int) int { return 20 }, nil)
-		kernel.ColumnSparse(out, nil, a, table)
-	})
-	if perRun > 10 {
-		t.Errorf("%.0f allocations a step, want a handful", perRun)
 	}
 }
 
@@ -264,17 +218,17 @@ func FuzzLevels(f *testing.F) {
 					compare(t, name+" "+what, got, want[what].plain, want[what].want)
 				}
 				out, lse := make([]float32, len(a.Q)), make([]float32, s.Heads*s.Len)
-				kernel.Dense(out, lse, a)
+				team.Dense(out, lse, a)
 				check("dense out", out)
 				check("dense lse", lse)
-				kernel.ColumnSparse(out, lse, a, table)
+				team.ColumnSparse(out, lse, a, table)
 				check("sparse out", out)
 				check("sparse lse", lse)
 				scores := make([]float32, s.Heads*kernel.Groups(s.Len, c.group)*s.Len)
-				kernel.DenseScores(out, scores, a, c.group)
+				team.DenseScores(out, scores, a, c.group)
 				check("scores", scores)
 				dq, dk, dv := make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))
-				kernel.AttentionGrad(dq, dk, dv, dout, a, table)
+				team.AttentionGrad(dq, dk, dv, dout, a, table)
 				check("sparse dq", dq)
 				check("sparse dk", dk)
 				check("sparse dv", dv)

@@ -5,7 +5,7 @@ import "math"
 // RMSNorm normalises each row of x, of len(weight) elements, by its root mean
 // square: dst = x / sqrt(mean(x^2) + eps) * weight. Squares are summed in
 // float64. dst may be x.
-func RMSNorm(dst, x, weight []float32, eps float32) {
+func (t *Team) RMSNorm(dst, x, weight []float32, eps float32) {
 	checkLen("RMSNorm", "dst", len(dst), len(x))
 	n := len(weight)
 	if n == 0 {
@@ -14,11 +14,22 @@ func RMSNorm(dst, x, weight []float32, eps float32) {
 	}
 	rows := len(x) / n
 	checkLen("RMSNorm", "x", len(x), rows*n)
-	parallelRange(rows, max(1, elementGrain/n), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			rmsNormRow(dst[i*n:][:n], x[i*n:][:n], weight, eps)
-		}
-	})
+	s := rowSpans(rows, n)
+	run(t, &t.rmsNorm, s.tasks(), rmsNormJob{dst, x, weight, eps, s})
+}
+
+type rmsNormJob struct {
+	dst, x, weight []float32
+	eps            float32
+	spans
+}
+
+func (j *rmsNormJob) run(_ *scratch, task int) {
+	n := len(j.weight)
+	lo, hi := j.bounds(task)
+	for i := lo; i < hi; i++ {
+		rmsNormRow(j.dst[i*n:][:n], j.x[i*n:][:n], j.weight, j.eps)
+	}
 }
 
 func rmsNormRow(dst, x, weight []float32, eps float32) {

@@ -10,60 +10,81 @@ import "fmt"
 //
 // with scores [B, H, Groups(N, group), N]. The mean runs over the queries that
 // are not padding, or over all queries of a group without any. Padded keys score 0.
-func DenseScores(out, scores []float32, a *Operands, group int) {
+func (t *Team) DenseScores(out, scores []float32, a *Operands, group int) {
 	a.check("DenseScores")
 	checkLen("DenseScores", "out", len(out), len(a.Q))
-	collectScores("DenseScores", out, scores, a, group, 0)
+	t.collectScores("DenseScores", out, scores, a.Len, a, group, 0)
 }
 
 // Scores is DenseScores without the output and over the keys [lo, N) only: the
 // softmax is normalised over those keys, and scores is
-// [B, H, Groups(N, group), N-lo].
-func Scores(scores []float32, a *Operands, group, lo int) {
+// [B, H, Groups(N, group), N-lo], with rows at a distance of ld elements.
+func (t *Team) Scores(scores []float32, ld int, a *Operands, group, lo int) {
 	a.check("Scores")
 	if lo < 0 || lo > a.Len {
 		panic(fmt.Sprintf("kernel: Scores: lo is %d, must be in [0, %d]", lo, a.Len))
 	}
-	collectScores("Scores", nil, scores, a, group, lo)
+	if ld < a.Len-lo {
+		panic(fmt.Sprintf("kernel: Scores: ld is %d, must be at least %d", ld, a.Len-lo))
+	}
+	t.collectScores("Scores", nil, scores, ld, a, group, lo)
 }
 
-func collectScores(fn string, out, scores []float32, a *Operands, group, lo int) {
+func (t *Team) collectScores(fn string, out, scores []float32, ld int, a *Operands, group, lo int) {
 	if group <= 0 {
 		panic(fmt.Sprintf("kernel: %s: group is %d, must be positive", fn, group))
 	}
-	groups, width := Groups(a.Len, group), a.Len-lo
-	checkLen(fn, "scores", len(scores), a.Batch*a.Heads*groups*width)
+	groups := Groups(a.Len, group)
+	checkLen(fn, "scores", len(scores), a.Batch*a.Heads*groups*ld-(ld-(a.Len-lo)))
 
-	// One task takes whole groups, because the queries of a group add to the
-	// same row of scores: as many groups as fit a tile, or one group in several
-	// tiles.
 	group = min(group, a.Len)
-	perTask := max(1, tileQueries/group)
-	keys := a.validKeys(lo)
-	defer keyListsPool.Put(keys)
-	tasks := Groups(groups, perTask)
-	parallel(a.Batch*a.Heads*tasks, func(w *scratch, task int) {
-		index, u := task/tasks, task%tasks*perTask
-		rows := scores[index*groups*width:][:groups*width]
-		clear(rows[u*width : min(u+perTask, groups)*width])
-		end := min((u+perTask)*group, a.Len)
-		for first := u * group; first < end; first += tileQueries {
-			t := a.newTile(index, first, min(first+tileQueries, end), keys.lists[index/a.Heads])
-			t.keep = true
-			if out == nil {
-				t.v = nil
-			} else {
-				t.out = a.headOut(out, index)
-			}
-			w.attend(&t)
-			if out != nil {
-				w.store(nil, &t)
-			}
-			for u := first / group; u*group < t.last; u++ {
-				w.collect(rows[u*width:][:width], lo, &t, groupMean(a, index/a.Heads, u, group))
-			}
+	j := scoresJob{
+		Operands: *a, out: out, scores: scores, ld: ld, keys: t.keys.valid(a, lo), lo: lo,
+		group: group, groups: groups, perTask: max(1, tileQueries/group),
+	}
+	run(t, &t.scores, a.Batch*a.Heads*Groups(groups, j.perTask), j)
+}
+
+type scoresJob struct {
+	Operands
+	out, scores []float32 // out may be nil
+	ld          int       // from one row of scores to the next
+	keys        [][]int32 // by batch row
+	lo          int       // the first of them
+
+	group  int // queries of a group
+	groups int // of a head
+
+	// perTask groups make a task: whole ones, because the queries of a group add
+	// to the same row of scores, as many as fit a tile, or one in several tiles.
+	perTask int
+}
+
+func (j *scoresJob) run(w *scratch, task int) {
+	tasks, width := Groups(j.groups, j.perTask), j.Len-j.lo
+	index, u := task/tasks, task%tasks*j.perTask
+	scores := func(u int) []float32 { return j.scores[(index*j.groups+u)*j.ld:][:width] }
+	last := min(u+j.perTask, j.groups)
+	for u := u; u < last; u++ {
+		clear(scores(u))
+	}
+	end := min((u+j.perTask)*j.group, j.Len)
+	for first := u * j.group; first < end; first += tileQueries {
+		t := j.newTile(index, first, min(first+tileQueries, end), j.keys[index/j.Heads])
+		t.keep = true
+		if j.out == nil {
+			t.v = nil
+		} else {
+			t.out = j.headOut(j.out, index)
 		}
-	})
+		w.attend(&t)
+		if j.out != nil {
+			w.store(nil, &t)
+		}
+		for u := first / j.group; u*j.group < t.last; u++ {
+			w.collect(scores(u), j.lo, &t, groupMean(&j.Operands, index/j.Heads, u, j.group))
+		}
+	}
 }
 
 // mean says which queries a mean over a group takes: those in [first, last)

@@ -6,46 +6,60 @@ import "math/bits"
 // group attends to the valid keys of the group's bitmap, with a softmax
 // normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, N, D], lse
 // [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf.
-func ColumnSparse(out, lse []float32, a *Operands, t *Table) {
+func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	a.check("ColumnSparse")
-	t.check("ColumnSparse", a.Shape)
+	table.check("ColumnSparse", a.Shape)
 	checkLen("ColumnSparse", "out", len(out), len(a.Q))
 	checkOptional("ColumnSparse", "lse", lse, a.queries())
 
-	groups := Groups(a.Len, t.Group)
-	group := min(t.Group, a.Len)
-	packs := Groups(groups, max(1, packQueries/group))
-	parallel(a.Batch*a.Heads*packs, func(w *scratch, task int) {
-		index, pack := task/packs, task%packs
-		u := pack * max(1, packQueries/group)
-		last := min(u+max(1, packQueries/group), groups)
-		next := tableKeys(&w.index[u%2], a, t, index, u)
-		for ; u < last; u++ {
-			keys := next
-			next = nil
-			if u+1 < last {
-				next = tableKeys(&w.index[(u+1)%2], a, t, index, u+1)
-			}
-			end := min((u+1)*group, a.Len)
-			for first := u * group; first < end; first += tileQueries {
-				tile := a.newTile(index, first, min(first+tileQueries, end), keys)
-				tile.reach, tile.sinks = min(t.Reach, a.Len), t.Sinks
-				tile.next = next
-				if tile.last < end {
-					tile.next = keys
-				}
-				tile.next = tile.next[:min(blockKeys, len(tile.next))]
-				tile.out = a.headOut(out, index)
-				w.attend(&tile)
-				w.store(a.headLSE(lse, index), &tile)
-			}
-		}
-	})
+	group := min(table.Group, a.Len)
+	j := columnSparseJob{
+		Operands: *a, table: *table, out: out, lse: lse,
+		group: group, groups: Groups(a.Len, group), pack: max(1, packQueries/group),
+	}
+	run(t, &t.columnSparse, a.Batch*a.Heads*Groups(j.groups, j.pack), j)
+}
+
+type columnSparseJob struct {
+	Operands
+	table    Table
+	out, lse []float32
+
+	group  int // queries of a group
+	groups int // of a head
+	pack   int // groups of a task
 }
 
 // packQueries queries in whole groups make a task of ColumnSparse, which can
 // fetch what the next group reads while it computes the current one.
 const packQueries = 512
+
+func (j *columnSparseJob) run(w *scratch, task int) {
+	packs := Groups(j.groups, j.pack)
+	index, u := task/packs, task%packs*j.pack
+	last := min(u+j.pack, j.groups)
+	next := tableKeys(&w.index[u%2], &j.Operands, &j.table, index, u)
+	for ; u < last; u++ {
+		keys := next
+		next = nil
+		if u+1 < last {
+			next = tableKeys(&w.index[(u+1)%2], &j.Operands, &j.table, index, u+1)
+		}
+		end := min((u+1)*j.group, j.Len)
+		for first := u * j.group; first < end; first += tileQueries {
+			tile := j.newTile(index, first, min(first+tileQueries, end), keys)
+			tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
+			tile.next = next
+			if tile.last < end {
+				tile.next = keys
+			}
+			tile.next = tile.next[:min(blockKeys, len(tile.next))]
+			tile.out = j.headOut(j.out, index)
+			w.attend(&tile)
+			w.store(j.headLSE(j.lse, index), &tile)
+		}
+	}
+}
 
 // tableKeys expands the bitmap of group u of one (batch, head) pair, less the
 // padding.

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"math"
-	"sync"
-)
+import "math"
 
 const (
 	// tilePanels panels of queries walk over the keys together, so that a block
@@ -45,12 +42,9 @@ type keyLists struct {
 	keys  []int32
 }
 
-var keyListsPool = sync.Pool{New: func() any { return new(keyLists) }}
-
-// validKeys lists for each batch row the keys in [lo, Len) that are not padding.
-// The caller returns the lists to keyListsPool.
-func (a *Operands) validKeys(lo int) *keyLists {
-	l := keyListsPool.Get().(*keyLists)
+// valid lists for each batch row the keys in [lo, Len) that are not padding, until
+// its next call.
+func (l *keyLists) valid(a *Operands, lo int) [][]int32 {
 	l.lists = l.lists[:0]
 	width := roundUp(a.Len, rowUnit) + soonRows
 	if a.Valid == nil {
@@ -62,7 +56,7 @@ func (a *Operands) validKeys(lo int) *keyLists {
 		for range a.Batch {
 			l.lists = append(l.lists, keys)
 		}
-		return l
+		return l.lists
 	}
 	buf := sized(&l.keys, a.Batch*width)
 	for b := range a.Batch {
@@ -74,7 +68,7 @@ func (a *Operands) validKeys(lo int) *keyLists {
 		}
 		l.lists = append(l.lists, padList(keys))
 	}
-	return l
+	return l.lists
 }
 
 // tile is the piece of an attention that is computed at a time: some
@@ -128,7 +122,8 @@ func (p *panel) shrink() []float32  { return p.state[2*lanes:] }
 
 // attend computes softmax(scale q k^T) v for a tile into w.panels, block by
 // block of keys with a running maximum (the online softmax of FlashAttention).
-// The result is left unnormalised; store divides by the sum.
+// The result is left unnormalised; store divides by the sum. It gives up between
+// blocks if the team has to stop.
 func (w *scratch) attend(t *tile) {
 	dimPad := roundUp(t.dim, rowUnit)
 	for p := range t.panels() {
@@ -150,7 +145,7 @@ func (w *scratch) attend(t *tile) {
 	} else {
 		w.s = sized(&w.s, blockKeys*lanes)
 	}
-	for start := 0; start < keys; start += t.blockLen() {
+	for start := 0; start < keys && !w.team.Stopped(); start += t.blockLen() {
 		list := t.block(start)
 		rows := len(list)
 		v, ldv, rowsOfV := t.values(&w.v, list)

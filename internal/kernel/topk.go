@@ -10,39 +10,40 @@ import (
 // first, and NaN comes after everything. The selection is exact.
 func TopK(bits []uint32, scores []float32, k int) {
 	checkLen("TopK", "bits", len(bits), Words(len(scores)))
-	w := getScratch()
-	defer putScratch(w)
+	w := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(w)
 	order := w.rank(scores, nil)
 	w.selectTop(bits, order, k)
 }
 
 // TopKRows is TopK for rows of n scores each: bits [rows, Words(n)], scores
-// [rows, n]. Row r selects k(r) keys of those that valid(r) does not mark with 0,
-// or all of them if there are fewer. valid may be nil, and may return nil.
-// Both functions are called from several goroutines.
-func TopKRows(bits []uint32, scores []float32, rows, n int, k func(row int) int, valid func(row int) []float32) {
-	checkRows("TopKRows", bits, scores, rows, n)
-	parallel(rows, func(w *scratch, r int) {
-		order := w.rank(scores[r*n:][:n], validRow("TopKRows", valid, r, n))
-		w.selectTop(bits[r*Words(n):][:Words(n)], order, k(r))
-	})
+// [rows, n]. Each row selects k of the keys that valid [n] does not mark with 0, or
+// all of them if there are fewer. valid may be nil.
+func (t *Team) TopKRows(bits []uint32, scores []float32, rows, n, k int, valid []float32) {
+	checkRows("TopKRows", bits, scores, rows, n, 0)
+	checkOptional("TopKRows", "valid", valid, n)
+	run(t, &t.topK, rows, topKJob{bits, scores, n, k, valid})
 }
 
-func checkRows(fn string, bits []uint32, scores []float32, rows, n int) {
-	if rows < 0 || n <= 0 || !fits(rows, n) {
+type topKJob struct {
+	bits   []uint32
+	scores []float32
+	n, k   int
+	valid  []float32
+}
+
+func (j *topKJob) run(w *scratch, row int) {
+	order := w.rank(j.scores[row*j.n:][:j.n], j.valid)
+	w.selectTop(j.bits[row*Words(j.n):][:Words(j.n)], order, j.k)
+}
+
+// checkRows checks rows of scores of n keys and more others.
+func checkRows(fn string, bits []uint32, scores []float32, rows, n, more int) {
+	if rows < 0 || n <= 0 || !fits(2, rows, n) {
 		panic(fmt.Sprintf("kernel: %s: %d rows of %d scores", fn, rows, n))
 	}
 	checkLen(fn, "bits", len(bits), rows*Words(n))
-	checkLen(fn, "scores", len(scores), rows*n)
-}
-
-func validRow(fn string, valid func(row int) []float32, row, n int) []float32 {
-	if valid == nil {
-		return nil
-	}
-	v := valid(row)
-	checkOptional(fn, "valid(row)", v, n)
-	return v
+	checkLen(fn, "scores", len(scores), rows*(n+more))
 }
 
 // rank turns scores into integers of the same order: NaN is rankNaN, below all

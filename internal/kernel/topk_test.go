@@ -77,6 +77,15 @@ func validMask(t *rapid.T, n int) []float32 {
 	return rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1}), n, n).Draw(t, "valid")
 }
 
+// sideBySide makes each row of a followed by the same row of b a row.
+func sideBySide(a, b []float32, rows int) (both []float32) {
+	for r := range rows {
+		both = append(both, a[r*len(a)/rows:(r+1)*len(a)/rows]...)
+		both = append(both, b[r*len(b)/rows:(r+1)*len(b)/rows]...)
+	}
+	return both
+}
+
 // TestSelectionsMatchSorting holds the three selections to their definitions.
 func TestSelectionsMatchSorting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,14 +112,12 @@ func TestSelectionsMatchSorting(t *testing.T) {
 				}
 			}
 		}
-		perRow := func(row int) int { return k - row }
-		mask := func(int) []float32 { return valid }
 		bitmap := make([]uint32, rows*words)
-		kernel.TopKRows(bitmap, scores, rows, n, perRow, mask)
-		check("TopKRows", bitmap, func(row []float32, r int) []int { return ref.TopK(row, valid, k-r) })
-		kernel.BlockTopKRows(bitmap, scores, rows, n, block, perRow, mask)
-		check("BlockTopKRows", bitmap, func(row []float32, r int) []int { return ref.BlockTopK(row, valid, block, k-r) })
-		kernel.SparseDRows(bitmap, scores, genScores, rows, n, block, last, k, genQuota)
+		team.TopKRows(bitmap, scores, rows, n, k, valid)
+		check("TopKRows", bitmap, func(row []float32, r int) []int { return ref.TopK(row, valid, k) })
+		team.BlockTopKRows(bitmap, scores, rows, n, block, k, valid)
+		check("BlockTopKRows", bitmap, func(row []float32, r int) []int { return ref.BlockTopK(row, valid, block, k) })
+		team.SparseDRows(bitmap, sideBySide(scores, genScores, rows), rows, n, block, last, k, genQuota)
 		check("SparseDRows", bitmap, func(row []float32, r int) []int {
 			return ref.SparseD(row, genScores[r*(n-prompt):][:n-prompt], block, last, k, genQuota)
 		})
@@ -142,9 +149,9 @@ func TestWorkedExamples(t *testing.T) {
 	} {
 		groups := kernel.Groups(8, c.group)
 		scores := make([]float32, groups*8)
-		kernel.Scores(scores, logits(8), c.group, 0)
+		team.Scores(scores, 8, logits(8), c.group, 0)
 		bitmap := make([]uint32, groups)
-		kernel.TopKRows(bitmap, scores, groups, 8, func(int) int { return c.k }, nil)
+		team.TopKRows(bitmap, scores, groups, 8, c.k, nil)
 		for u, want := range c.want {
 			if got := keysOf(bitmap[u : u+1]); !slices.Equal(got, want) {
 				t.Errorf("PulseCol, group size %d, group %d: %v, want %v", c.group, u, got, want)
@@ -179,8 +186,8 @@ func TestWorkedExamples(t *testing.T) {
 		a := logits(c.n)
 		groups, generation := kernel.Groups(c.n, block), c.n-last*block
 		scores, genScores := make([]float32, groups*c.n), make([]float32, groups*generation)
-		kernel.Scores(scores, a, block, 0)
-		kernel.Scores(genScores, a, block, last*block)
+		team.Scores(scores, c.n, a, block, 0)
+		team.Scores(genScores, c.n-last*block, a, block, last*block)
 		for i, want := range c.importance {
 			u, b := i/groups, i%groups
 			queries := min((u+1)*block, c.n) - u*block
@@ -193,7 +200,7 @@ func TestWorkedExamples(t *testing.T) {
 			}
 		}
 		bitmap := make([]uint32, groups)
-		kernel.SparseDRows(bitmap, scores, genScores, groups, c.n, block, last, c.quota, c.genQuota)
+		team.SparseDRows(bitmap, sideBySide(scores, genScores, groups), groups, c.n, block, last, c.quota, c.genQuota)
 		for u, row := range c.want {
 			var want []int
 			for j := range c.n {

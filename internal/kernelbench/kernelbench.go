@@ -303,6 +303,7 @@ func attentionCase(row Row) benchCase {
 		keys = keep
 	}
 	prepare := func() func() {
+		team := new(kernel.Team) // of GOMAXPROCS workers
 		r := rand.New(rand.NewPCG(1, 2))
 		size := row.Heads * row.N * row.HeadDim
 		a := &kernel.Operands{
@@ -312,22 +313,22 @@ func attentionCase(row Row) benchCase {
 		}
 		out := make([]float32, size)
 		if row.Op == "dense" {
-			return func() { kernel.Dense(out, nil, a) }
+			return func() { team.Dense(out, nil, a) }
 		}
 		groups := row.Heads * kernel.Groups(row.N, row.Group)
 		table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(row.N)), Group: row.Group, Reach: -1}
 		scores := normal(r, groups*row.N)
 		choose := func() {
-			kernel.TopKRows(table.Bits, scores, groups, row.N, func(int) int { return keep }, nil)
+			team.TopKRows(table.Bits, scores, groups, row.N, keep, nil)
 		}
 		if row.Op == "refresh" {
 			return func() {
-				kernel.DenseScores(out, scores, a, row.Group)
+				team.DenseScores(out, scores, a, row.Group)
 				choose()
 			}
 		}
 		choose()
-		return func() { kernel.ColumnSparse(out, nil, a, table) }
+		return func() { team.ColumnSparse(out, nil, a, table) }
 	}
 	return benchCase{row, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}
 }
@@ -335,10 +336,11 @@ func attentionCase(row Row) benchCase {
 func linearCase(rows, in, out int, t kernel.DType) benchCase {
 	row := Row{Op: "linear", DType: t.String(), Rows: rows, In: in, Out: out}
 	prepare := func() func() {
+		team := new(kernel.Team) // of GOMAXPROCS workers
 		r := rand.New(rand.NewPCG(1, 2))
 		x, y := normal(r, rows*in), make([]float32, rows*out)
 		w := kernel.Matrix{Rows: out, Cols: in, DType: t, Data: encode(normal(r, out*in), t)}
-		return func() { kernel.Linear(y, x, rows, &w, nil) }
+		return func() { team.Linear(y, x, rows, &w, nil) }
 	}
 	return benchCase{row, 2 * float64(rows) * float64(in) * float64(out), prepare}
 }

@@ -149,9 +149,6 @@ func (s *Session) Controller() *pulsecol.Controller { return s.ctl }
 
 // Forward runs one denoising step; it is a decode.Forward.
 func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row) ([][]float32, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	n := s.graph.Len
 	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
 		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
@@ -166,7 +163,7 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 	for r, row := range rows {
 		s.rows[r] = int32(row.Batch*n + row.Pos)
 	}
-	if err := s.machine.RunAll(); err != nil {
+	if err := s.machine.RunAllContext(ctx); err != nil {
 		return nil, err
 	}
 	// Plan keeps the logits in a buffer of their own until the next step, so they
