@@ -27,7 +27,7 @@ func (o *Add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out, y := o.result(ts[0].Shape()...)
+	out, y := o.resultOver(ts)
 	o.team().Add(y, float32s(ts[0]), float32s(ts[1]))
 	return o.finish(out, ts)
 }

@@ -173,6 +173,19 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 			readers[n] = r
 		}
 	}
+	// takeOver is take for an operator that calls resultOver.
+	takeOver := func(n *gorgonia.Node) {
+		if r := n.Op().(planned).planReaders(); r > 0 {
+			for it := g.From(n.ID()); it.Next(); {
+				if child := it.Node().(*gorgonia.Node); readers[child] == 1 {
+					delete(readers, child)
+					readers[n] = r
+					return
+				}
+			}
+		}
+		take(n)
+	}
 	// Sort lists results before what they are made of; machines run it backwards.
 	for _, n := range slices.Backward(order) {
 		if _, ok := n.Op().(planned); !ok {
@@ -192,6 +205,8 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 			if o.state == nil || !refresh {
 				take(n)
 			}
+		case *Add, *SwiGLU:
+			takeOver(n)
 		default:
 			take(n)
 		}
@@ -264,6 +279,22 @@ func (p *plan) result(shape ...int) (*tensor.Dense, []float32) {
 		b = &buffer{data: make([]float32, n)}
 	}
 	return b.tensor(shape), b.data
+}
+
+// resultOver is result for an operator that may write over its inputs, which have
+// the result's shape: it takes the memory of the first that nobody else has yet to
+// read. See Rehearse.
+func (p *plan) resultOver(in []*tensor.Dense) (*tensor.Dense, []float32) {
+	shape := in[0].Shape()
+	if p.ws != nil && p.readers > 0 {
+		for _, t := range in {
+			if b := p.ws.owner[&float32s(t)[0]]; b != nil && b.readers == 1 {
+				b.readers += p.readers // beside the reader that is about to be done
+				return b.tensor(shape), b.data
+			}
+		}
+	}
+	return p.result(shape...)
 }
 
 // done says that the operator has read its inputs for the last time in this run.

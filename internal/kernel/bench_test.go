@@ -146,9 +146,12 @@ func BenchmarkLayers(b *testing.B) {
 	const n, heads, dim, hidden = 512, 32, 128, 12288
 	x := normal(newRand(1), n*heads*dim, 1)
 	y := make([]float32, len(x))
-	gate, up := normal(newRand(2), n*hidden, 1), normal(newRand(3), n*hidden, 1)
+	gate, up, h := normal(newRand(2), n*hidden, 1), normal(newRand(3), n*hidden, 1), make([]float32, n*hidden)
 	weight := normal(newRand(4), heads*dim, 1)
 	pos := make([]int32, n)
+	for i := range pos {
+		pos[i] = int32(i)
+	}
 	for _, c := range []struct {
 		name string
 		size int
@@ -157,14 +160,16 @@ func BenchmarkLayers(b *testing.B) {
 		{"RMSNorm", len(x), func() { team.RMSNorm(y, x, weight, 1e-5) }},
 		{"RoPE", len(x), func() { team.RoPE(y, x, pos, 1, n, heads, dim, 5e5) }},
 		{"MergeHeads", len(x), func() { team.MergeHeads(y, x, 1, n, heads, dim) }},
-		{"SwiGLU", len(gate), func() { team.SwiGLU(gate, gate, up) }},
+		{"SwiGLU", len(gate), func() { team.SwiGLU(h, gate, up) }},
 		{"Add", len(x), func() { team.Add(y, y, x) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			for b.Loop() {
-				c.call()
-			}
-			b.ReportMetric(float64(c.size*b.N)/float64(b.Elapsed().Nanoseconds()), "Gelements/s")
+			kernel.EachLevelBench(b, func(b *testing.B) {
+				for b.Loop() {
+					c.call()
+				}
+				b.ReportMetric(float64(c.size*b.N)/float64(b.Elapsed().Nanoseconds()), "Gelements/s")
+			})
 		})
 	}
 }

@@ -111,6 +111,25 @@ func checked(l *level) *level {
 		requireTranspose(len(dst), ldd, len(src)/2, lds, m, n)
 		l.packBF16(dst, ldd, src, lds, m, n)
 	}
+	c.sumSquares = func(x []float32) float64 {
+		require("sumSquares", len(x) > 0 && len(x)%lanes == 0, len(x))
+		return l.sumSquares(x)
+	}
+	c.weigh = func(dst, x, weight []float32, factor float32) {
+		require("weigh", len(x) > 0 && len(x)%lanes == 0 && len(dst) >= len(x) && len(weight) >= len(x), len(dst), len(x), len(weight))
+		l.weigh(dst, x, weight, factor)
+	}
+	c.swiGLU = func(dst, gate, up []float32) {
+		require("swiGLU", len(gate) > 0 && len(gate)%lanes == 0 && len(dst) >= len(gate) && len(up) >= len(gate), len(dst), len(gate), len(up))
+		l.swiGLU(dst, gate, up)
+	}
+	c.rotate = func(dst []float32, ldd int, src, cos, sin []float32, heads int) {
+		half := len(cos)
+		require("rotate", half > 0 && half%rowUnit == 0 && len(sin) >= half && heads > 0 && ldd >= 2*half, half, len(sin), heads, ldd)
+		require("rotate src", heads*2*half <= len(src), heads, half, len(src))
+		require("rotate dst", (heads-1)*ldd+2*half <= len(dst), heads, half, ldd, len(dst))
+		l.rotate(dst, ldd, src, cos, sin, heads)
+	}
 	return &c
 }
 

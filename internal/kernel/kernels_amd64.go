@@ -43,6 +43,21 @@ func scaleRowsAVX512(c []float32, rows int, w []float32)
 //go:noescape
 func dotRowsAVX512(dst []float32, p []float32, rows int, w []float32)
 
+// sumSquaresAVX512 is level.sumSquares.
+//
+//go:noescape
+func sumSquaresAVX512(x []float32) float64
+
+// weighAVX512 is level.weigh.
+//
+//go:noescape
+func weighAVX512(dst []float32, x []float32, weight []float32, factor float32)
+
+// swiGLUAVX512 is level.swiGLU.
+//
+//go:noescape
+func swiGLUAVX512(dst []float32, gate []float32, up []float32)
+
 // spinAVX512 is level.spin.
 //
 //go:noescape
@@ -87,6 +102,21 @@ func scaleRowsAVX2(c []float32, rows int, w []float32)
 //go:noescape
 func dotRowsAVX2(dst []float32, p []float32, rows int, w []float32)
 
+// sumSquaresAVX2 is level.sumSquares.
+//
+//go:noescape
+func sumSquaresAVX2(x []float32) float64
+
+// weighAVX2 is level.weigh.
+//
+//go:noescape
+func weighAVX2(dst []float32, x []float32, weight []float32, factor float32)
+
+// swiGLUAVX2 is level.swiGLU.
+//
+//go:noescape
+func swiGLUAVX2(dst []float32, gate []float32, up []float32)
+
 // spinAVX2 is level.spin.
 //
 //go:noescape
@@ -106,3 +136,8 @@ func packF32AVX2(dst []float32, ldd int, src []byte, lds int, m int, n int)
 //
 //go:noescape
 func packBF16AVX2(dst []float32, ldd int, src []byte, lds int, m int, n int)
+
+// rotateAVX2 is level.rotate.
+//
+//go:noescape
+func rotateAVX2(dst []float32, ldd int, src []float32, cos []float32, sin []float32, heads int)

@@ -613,6 +613,168 @@ rows:
 	VZEROUPPER
 	RET
 
+// func sumSquaresAVX512(x []float32) float64
+// Requires: AVX, AVX512DQ, AVX512F, SSE2
+TEXT ·sumSquaresAVX512(SB), NOSPLIT, $0-32
+	MOVQ   x_base+0(FP), AX
+	MOVQ   x_len+8(FP), CX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+next:
+	VCVTPS2PD     (AX), Z4
+	VFMADD231PD   Z4, Z4, Z0
+	VCVTPS2PD     32(AX), Z4
+	VFMADD231PD   Z4, Z4, Z1
+	VCVTPS2PD     64(AX), Z4
+	VFMADD231PD   Z4, Z4, Z2
+	VCVTPS2PD     96(AX), Z4
+	VFMADD231PD   Z4, Z4, Z3
+	ADDQ          $0x80, AX
+	SUBQ          $0x20, CX
+	JNZ           next
+	VADDPD        Z2, Z0, Z0
+	VADDPD        Z3, Z1, Z1
+	VADDPD        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPD        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X1, X0, X0
+	VHADDPD       X0, X0, X0
+	MOVSD         X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func weighAVX512(dst []float32, x []float32, weight []float32, factor float32)
+// Requires: AVX, AVX512F
+TEXT ·weighAVX512(SB), NOSPLIT, $0-76
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         weight_base+48(FP), DX
+	MOVQ         x_len+32(FP), BX
+	VBROADCASTSS factor+72(FP), Z0
+
+next:
+	VMULPS  (CX), Z0, Z1
+	VMULPS  (DX), Z1, Z1
+	VMOVUPS Z1, (AX)
+	VMULPS  64(CX), Z0, Z1
+	VMULPS  64(DX), Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    $0x80, AX
+	ADDQ    $0x80, CX
+	ADDQ    $0x80, DX
+	SUBQ    $0x20, BX
+	JNZ     next
+	VZEROUPPER
+	RET
+
+// func swiGLUAVX512(dst []float32, gate []float32, up []float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·swiGLUAVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         gate_base+24(FP), CX
+	MOVQ         up_base+48(FP), DX
+	MOVQ         gate_len+32(FP), BX
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3f800000, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0xc2b00000, SI
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x3fb8aa3b, SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x32a57060, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x3f800000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x3f317276, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x3e75e99c, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x3d64c2db, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x3c12b3ea, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x3af84b68, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+
+next:
+	VMOVUPS     (CX), Z11
+	VMOVUPS     64(CX), Z12
+	VORPS       Z0, Z11, Z19
+	VORPS       Z0, Z12, Z20
+	VMOVUPS     Z2, Z13
+	VMOVUPS     Z2, Z14
+	VMAXPS      Z19, Z13, Z19
+	VMAXPS      Z20, Z14, Z20
+	VMULPS      Z3, Z19, Z13
+	VMULPS      Z3, Z20, Z14
+	VRNDSCALEPS $0x09, Z13, Z13
+	VRNDSCALEPS $0x09, Z14, Z14
+	VMOVAPS     Z13, Z15
+	VMOVAPS     Z14, Z16
+	VFMSUB231PS Z3, Z19, Z15
+	VFMSUB231PS Z3, Z20, Z16
+	VFMADD231PS Z4, Z19, Z15
+	VFMADD231PS Z4, Z20, Z16
+	VMOVUPS     Z10, Z17
+	VMOVUPS     Z10, Z18
+	VFMADD213PS Z9, Z15, Z17
+	VFMADD213PS Z9, Z16, Z18
+	VFMADD213PS Z8, Z15, Z17
+	VFMADD213PS Z8, Z16, Z18
+	VFMADD213PS Z7, Z15, Z17
+	VFMADD213PS Z7, Z16, Z18
+	VFMADD213PS Z6, Z15, Z17
+	VFMADD213PS Z6, Z16, Z18
+	VFMADD213PS Z5, Z15, Z17
+	VFMADD213PS Z5, Z16, Z18
+	VCVTPS2DQ   Z13, Z13
+	VCVTPS2DQ   Z14, Z14
+	VPSLLD      $0x17, Z13, Z13
+	VPSLLD      $0x17, Z14, Z14
+	VPADDD      Z1, Z13, Z13
+	VPADDD      Z1, Z14, Z14
+	VMULPS      Z17, Z13, Z19
+	VMULPS      Z18, Z14, Z20
+	VMOVUPS     Z1, Z17
+	VMOVUPS     Z1, Z18
+	VADDPS      Z19, Z17, Z13
+	VADDPS      Z20, Z18, Z14
+	VPMOVD2M    Z11, K1
+	VMOVAPS     Z19, K1, Z17
+	VPMOVD2M    Z12, K1
+	VMOVAPS     Z20, K1, Z18
+	VDIVPS      Z13, Z17, Z17
+	VDIVPS      Z14, Z18, Z18
+	VMULPS      Z17, Z11, Z11
+	VMULPS      Z18, Z12, Z12
+	VMULPS      (DX), Z11, Z11
+	VMULPS      64(DX), Z12, Z12
+	VMOVUPS     Z11, (AX)
+	VMOVUPS     Z12, 64(AX)
+	ADDQ        $0x80, AX
+	ADDQ        $0x80, CX
+	ADDQ        $0x80, DX
+	SUBQ        $0x20, BX
+	JNZ         next
+	VZEROUPPER
+	RET
+
 // func spinAVX512(n int) (flops int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·spinAVX512(SB), NOSPLIT, $0-16
@@ -1459,6 +1621,235 @@ rows:
 	VZEROUPPER
 	RET
 
+// func sumSquaresAVX2(x []float32) float64
+// Requires: AVX, FMA3, SSE2
+TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-32
+	MOVQ   x_base+0(FP), AX
+	MOVQ   x_len+8(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+next:
+	VCVTPS2PD    (AX), Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    16(AX), Y4
+	VFMADD231PD  Y4, Y4, Y1
+	VCVTPS2PD    32(AX), Y4
+	VFMADD231PD  Y4, Y4, Y2
+	VCVTPS2PD    48(AX), Y4
+	VFMADD231PD  Y4, Y4, Y3
+	VCVTPS2PD    64(AX), Y4
+	VFMADD231PD  Y4, Y4, Y0
+	VCVTPS2PD    80(AX), Y4
+	VFMADD231PD  Y4, Y4, Y1
+	VCVTPS2PD    96(AX), Y4
+	VFMADD231PD  Y4, Y4, Y2
+	VCVTPS2PD    112(AX), Y4
+	VFMADD231PD  Y4, Y4, Y3
+	ADDQ         $0x80, AX
+	SUBQ         $0x20, CX
+	JNZ          next
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X1, X0, X0
+	VHADDPD      X0, X0, X0
+	MOVSD        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func weighAVX2(dst []float32, x []float32, weight []float32, factor float32)
+// Requires: AVX
+TEXT ·weighAVX2(SB), NOSPLIT, $0-76
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         weight_base+48(FP), DX
+	MOVQ         x_len+32(FP), BX
+	VBROADCASTSS factor+72(FP), Y0
+
+next:
+	VMULPS  (CX), Y0, Y1
+	VMULPS  (DX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  32(CX), Y0, Y1
+	VMULPS  32(DX), Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	VMULPS  64(CX), Y0, Y1
+	VMULPS  64(DX), Y1, Y1
+	VMOVUPS Y1, 64(AX)
+	VMULPS  96(CX), Y0, Y1
+	VMULPS  96(DX), Y1, Y1
+	VMOVUPS Y1, 96(AX)
+	ADDQ    $0x80, AX
+	ADDQ    $0x80, CX
+	ADDQ    $0x80, DX
+	SUBQ    $0x20, BX
+	JNZ     next
+	VZEROUPPER
+	RET
+
+// func swiGLUAVX2(dst []float32, gate []float32, up []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·swiGLUAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ gate_base+24(FP), CX
+	MOVQ up_base+48(FP), DX
+	MOVQ gate_len+32(FP), BX
+
+next:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     32(CX), Y1
+	VORPS       swiGLUConstants<>+0(SB), Y0, Y8
+	VORPS       swiGLUConstants<>+0(SB), Y1, Y9
+	VMOVUPS     swiGLUConstants<>+64(SB), Y2
+	VMOVUPS     swiGLUConstants<>+64(SB), Y3
+	VMAXPS      Y8, Y2, Y8
+	VMAXPS      Y9, Y3, Y9
+	VMULPS      swiGLUConstants<>+96(SB), Y8, Y2
+	VMULPS      swiGLUConstants<>+96(SB), Y9, Y3
+	VROUNDPS    $0x09, Y2, Y2
+	VROUNDPS    $0x09, Y3, Y3
+	VMOVAPS     Y2, Y4
+	VMOVAPS     Y3, Y5
+	VFMSUB231PS swiGLUConstants<>+96(SB), Y8, Y4
+	VFMSUB231PS swiGLUConstants<>+96(SB), Y9, Y5
+	VFMADD231PS swiGLUConstants<>+128(SB), Y8, Y4
+	VFMADD231PS swiGLUConstants<>+128(SB), Y9, Y5
+	VMOVUPS     swiGLUConstants<>+320(SB), Y6
+	VMOVUPS     swiGLUConstants<>+320(SB), Y7
+	VFMADD213PS swiGLUConstants<>+288(SB), Y4, Y6
+	VFMADD213PS swiGLUConstants<>+288(SB), Y5, Y7
+	VFMADD213PS swiGLUConstants<>+256(SB), Y4, Y6
+	VFMADD213PS swiGLUConstants<>+256(SB), Y5, Y7
+	VFMADD213PS swiGLUConstants<>+224(SB), Y4, Y6
+	VFMADD213PS swiGLUConstants<>+224(SB), Y5, Y7
+	VFMADD213PS swiGLUConstants<>+192(SB), Y4, Y6
+	VFMADD213PS swiGLUConstants<>+192(SB), Y5, Y7
+	VFMADD213PS swiGLUConstants<>+160(SB), Y4, Y6
+	VFMADD213PS swiGLUConstants<>+160(SB), Y5, Y7
+	VCVTPS2DQ   Y2, Y2
+	VCVTPS2DQ   Y3, Y3
+	VPSLLD      $0x17, Y2, Y2
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      swiGLUConstants<>+32(SB), Y2, Y2
+	VPADDD      swiGLUConstants<>+32(SB), Y3, Y3
+	VMULPS      Y6, Y2, Y8
+	VMULPS      Y7, Y3, Y9
+	VMOVUPS     swiGLUConstants<>+32(SB), Y6
+	VMOVUPS     swiGLUConstants<>+32(SB), Y7
+	VADDPS      Y8, Y6, Y2
+	VADDPS      Y9, Y7, Y3
+	VBLENDVPS   Y0, Y8, Y6, Y6
+	VBLENDVPS   Y1, Y9, Y7, Y7
+	VDIVPS      Y2, Y6, Y6
+	VDIVPS      Y3, Y7, Y7
+	VMULPS      Y6, Y0, Y0
+	VMULPS      Y7, Y1, Y1
+	VMULPS      (DX), Y0, Y0
+	VMULPS      32(DX), Y1, Y1
+	VMOVUPS     Y0, (AX)
+	VMOVUPS     Y1, 32(AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, DX
+	SUBQ        $0x10, BX
+	JNZ         next
+	VZEROUPPER
+	RET
+
+DATA swiGLUConstants<>+0(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+4(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+8(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+12(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+16(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+20(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+24(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+28(SB)/4, $(-0.0)
+DATA swiGLUConstants<>+32(SB)/4, $(1.0)
+DATA swiGLUConstants<>+36(SB)/4, $(1.0)
+DATA swiGLUConstants<>+40(SB)/4, $(1.0)
+DATA swiGLUConstants<>+44(SB)/4, $(1.0)
+DATA swiGLUConstants<>+48(SB)/4, $(1.0)
+DATA swiGLUConstants<>+52(SB)/4, $(1.0)
+DATA swiGLUConstants<>+56(SB)/4, $(1.0)
+DATA swiGLUConstants<>+60(SB)/4, $(1.0)
+DATA swiGLUConstants<>+64(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+68(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+72(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+76(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+80(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+84(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+88(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+92(SB)/4, $(-88.0)
+DATA swiGLUConstants<>+96(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+100(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+104(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+108(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+112(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+116(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+120(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+124(SB)/4, $(1.442695)
+DATA swiGLUConstants<>+128(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+132(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+136(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+140(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+144(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+148(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+152(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+156(SB)/4, $(0.00000001925963)
+DATA swiGLUConstants<>+160(SB)/4, $(1.0)
+DATA swiGLUConstants<>+164(SB)/4, $(1.0)
+DATA swiGLUConstants<>+168(SB)/4, $(1.0)
+DATA swiGLUConstants<>+172(SB)/4, $(1.0)
+DATA swiGLUConstants<>+176(SB)/4, $(1.0)
+DATA swiGLUConstants<>+180(SB)/4, $(1.0)
+DATA swiGLUConstants<>+184(SB)/4, $(1.0)
+DATA swiGLUConstants<>+188(SB)/4, $(1.0)
+DATA swiGLUConstants<>+192(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+196(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+200(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+204(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+208(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+212(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+216(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+220(SB)/4, $(0.6931528)
+DATA swiGLUConstants<>+224(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+228(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+232(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+236(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+240(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+244(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+248(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+252(SB)/4, $(0.24014896)
+DATA swiGLUConstants<>+256(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+260(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+264(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+268(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+272(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+276(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+280(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+284(SB)/4, $(0.05584989)
+DATA swiGLUConstants<>+288(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+292(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+296(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+300(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+304(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+308(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+312(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+316(SB)/4, $(0.008954028)
+DATA swiGLUConstants<>+320(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+324(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+328(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+332(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+336(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+340(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+344(SB)/4, $(0.0018943371)
+DATA swiGLUConstants<>+348(SB)/4, $(0.0018943371)
+GLOBL swiGLUConstants<>(SB), RODATA|NOPTR, $352
+
 // func spinAVX2(n int) (flops int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·spinAVX2(SB), NOSPLIT, $0-16
@@ -1724,5 +2115,45 @@ columns:
 	ADDQ       $0x20, AX
 	SUBQ       $0x08, SI
 	JNZ        rows
+	VZEROUPPER
+	RET
+
+// func rotateAVX2(dst []float32, ldd int, src []float32, cos []float32, sin []float32, heads int)
+// Requires: AVX, FMA3
+TEXT ·rotateAVX2(SB), NOSPLIT, $0-112
+	MOVQ dst_base+0(FP), AX
+	MOVQ ldd+24(FP), CX
+	SHLQ $0x02, CX
+	MOVQ src_base+32(FP), DX
+	MOVQ cos_base+56(FP), BX
+	MOVQ sin_base+80(FP), SI
+	MOVQ cos_len+64(FP), DI
+	MOVQ heads+104(FP), R8
+	SHLQ $0x02, DI
+
+head:
+	XORQ R9, R9
+
+next:
+	LEAQ        (DX)(DI*1), R10
+	LEAQ        (AX)(DI*1), R11
+	VMOVUPS     (BX)(R9*1), Y2
+	VMOVUPS     (SI)(R9*1), Y3
+	VMOVUPS     (DX)(R9*1), Y0
+	VMOVUPS     (R10)(R9*1), Y1
+	VMULPS      Y1, Y3, Y4
+	VFMSUB231PS Y0, Y2, Y4
+	VMULPS      Y0, Y3, Y0
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y4, (AX)(R9*1)
+	VMOVUPS     Y0, (R11)(R9*1)
+	ADDQ        $0x20, R9
+	CMPQ        R9, DI
+	JL          next
+	ADDQ        DI, DX
+	ADDQ        DI, DX
+	ADDQ        CX, AX
+	DECQ        R8
+	JNZ         head
 	VZEROUPPER
 	RET

@@ -164,28 +164,64 @@ func TestRoPE(t *testing.T) {
 	}
 }
 
+// TestRoPEAngles rotates heads of any even size by positions on both ends of what
+// is computed in advance.
+func TestRoPEAngles(t *testing.T) {
+	r := newRand(14)
+	pos := []int32{7, 0, 1, 7, 70000, -3, 65536, 65535, math.MaxInt32, math.MinInt32}
+	for _, dim := range []int{2, 16, 20, 64, 128} {
+		const heads, theta = 3, 5e5
+		n := len(pos)
+		x := normal(r, n*heads*dim, 1)
+		plain, want := make([]float32, len(x)), make([]float64, len(x))
+		for i := range x {
+			row, head, d := i/(heads*dim), i/dim%heads, i%dim
+			pair, sign := i+dim/2, -1.0
+			if d >= dim/2 {
+				pair, sign = i-dim/2, 1
+			}
+			sin, cos := math.Sincos(float64(pos[row]) * math.Pow(theta, -2*float64(d%(dim/2))/float64(dim)))
+			at := (head*n+row)*dim + d
+			want[at] = float64(x[i])*cos + sign*float64(x[pair])*sin
+			plain[at] = x[i]*float32(cos) + float32(sign)*x[pair]*float32(sin)
+		}
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			for _, team := range []*kernel.Team{{Workers: 1}, {Workers: 3}} {
+				for range 2 { // without a table, and with one
+					got, intact := guarded(t, len(x))
+					team.RoPE(got, x, pos, 1, n, heads, dim, theta)
+					compare(t, "RoPE", got, plain, want)
+					intact()
+				}
+			}
+		})
+	}
+}
+
 // TestRoPELayout checks where heads and positions go: with position 0 RoPE is
 // SplitHeads, and each (batch, position) uses its own entry of pos.
 func TestRoPELayout(t *testing.T) {
-	const batch, n, heads, dim = 2, 3, 2, 4
-	x := normal(newRand(6), batch*n*heads*dim, 1)
-	split, rotated := make([]float32, len(x)), make([]float32, len(x))
-	team.SplitHeads(split, x, batch, n, heads, dim)
-	team.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
-	sameBits(t, "RoPE at 0", rotated, split)
+	kernel.ForEachLevel(t, func(t *testing.T) {
+		const batch, n, heads, dim = 2, 3, 2, 4
+		x := normal(newRand(6), batch*n*heads*dim, 1)
+		split, rotated := make([]float32, len(x)), make([]float32, len(x))
+		team.SplitHeads(split, x, batch, n, heads, dim)
+		team.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
+		sameBits(t, "RoPE at 0", rotated, split)
 
-	pos := []int32{3, 0, 5, 1, 1, 9}
-	team.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
-	for b := range batch {
-		for h := range heads {
-			for i := range n {
-				one := make([]float32, dim)
-				at := ((b*heads+h)*n + i) * dim
-				team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
-				sameBits(t, "RoPE", rotated[at:][:dim], one)
+		pos := []int32{3, 0, 5, 1, 1, 9}
+		team.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
+		for b := range batch {
+			for h := range heads {
+				for i := range n {
+					one := make([]float32, dim)
+					at := ((b*heads+h)*n + i) * dim
+					team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
+					sameBits(t, "RoPE", rotated[at:][:dim], one)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestSplitAndMergeHeads(t *testing.T) {
@@ -202,50 +238,75 @@ func TestSplitAndMergeHeads(t *testing.T) {
 }
 
 func TestRMSNorm(t *testing.T) {
-	got := make([]float32, 8)
-	team.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
-	around(t, "RMSNorm", got, 0.365148, 0.365148, 2.190889, 1.460593, 0.365148, 0.365148, 2.190889, 1.460593)
+	kernel.ForEachLevel(t, func(t *testing.T) {
+		got := make([]float32, 8)
+		team.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
+		around(t, "RMSNorm", got, 0.365148, 0.365148, 2.190889, 1.460593, 0.365148, 0.365148, 2.190889, 1.460593)
 
-	x := []float32{1, 2, 3, 4}
-	team.RMSNorm(x, x, []float32{1, 1, 1, 1}, 1e-5)
-	around(t, "RMSNorm in place", x, 0.36514813, 2*0.36514813, 3*0.36514813, 4*0.36514813)
+		x := []float32{1, 2, 3, 4}
+		team.RMSNorm(x, x, []float32{1, 1, 1, 1}, 1e-5)
+		around(t, "RMSNorm in place", x, 0.36514813, 2*0.36514813, 3*0.36514813, 4*0.36514813)
 
-	zeros := []float32{0, 0}
-	team.RMSNorm(zeros, zeros, []float32{1, 1}, 1e-6)
-	around(t, "RMSNorm of zeros", zeros, 0, 0)
+		zeros := []float32{0, 0}
+		team.RMSNorm(zeros, zeros, []float32{1, 1}, 1e-6)
+		around(t, "RMSNorm of zeros", zeros, 0, 0)
 
-	large := []float32{1e30, -1e30} // squares overflow float32
-	team.RMSNorm(large, large, []float32{1, 1}, 1e-6)
-	around(t, "RMSNorm of large values", large, 1, -1)
+		large := []float32{1e30, -1e30} // squares overflow float32
+		team.RMSNorm(large, large, []float32{1, 1}, 1e-6)
+		around(t, "RMSNorm of large values", large, 1, -1)
 
-	nan := []float32{float32(math.NaN()), 1, 1, 1}
-	team.RMSNorm(nan, nan, []float32{1, 1}, 1e-6)
-	if nan[0] == nan[0] || nan[1] == nan[1] || nan[2] != nan[3] || nan[2] != nan[2] {
-		t.Errorf("RMSNorm of a row with NaN and one without: %v", nan)
-	}
-	team.RMSNorm(nil, nil, nil, 0)
+		nan := []float32{float32(math.NaN()), 1, 1, 1}
+		team.RMSNorm(nan, nan, []float32{1, 1}, 1e-6)
+		if nan[0] == nan[0] || nan[1] == nan[1] || nan[2] != nan[3] || nan[2] != nan[2] {
+			t.Errorf("RMSNorm of a row with NaN and one without: %v", nan)
+		}
+		team.RMSNorm(nil, nil, nil, 0)
+
+		for _, n := range []int{31, 32, 33, 100, 1024} {
+			r := newRand(uint64(n))
+			x, weight := normal(r, 3*n, 1), normal(r, n, 1)
+			plain, want := make([]float32, 3*n), make([]float64, 3*n)
+			for row := range 3 {
+				sum, sum32 := 0.0, float32(0)
+				for _, f := range x[row*n:][:n] {
+					sum += float64(f) * float64(f)
+					sum32 += f * f
+				}
+				for i := range n {
+					want[row*n+i] = float64(x[row*n+i]) / math.Sqrt(sum/float64(n)+1e-5) * float64(weight[i])
+					plain[row*n+i] = x[row*n+i] / float32(math.Sqrt(float64(sum32/float32(n)+1e-5))) * weight[i]
+				}
+			}
+			got, intact := guarded(t, 3*n)
+			team.RMSNorm(got, x, weight, 1e-5)
+			compare(t, "RMSNorm", got, plain, want)
+			intact()
+		}
+	})
 }
 
 func TestSwiGLU(t *testing.T) {
-	gate := []float32{-2, -1, 0, 1, 2, -200, 200}
-	up := []float32{1, 1, 1, 1, 1, 1, 1}
-	team.SwiGLU(gate, gate, up)
-	around(t, "SwiGLU", gate, -0.238406, -0.268941, 0, 0.731059, 1.761594, 0, 200)
+	kernel.ForEachLevel(t, func(t *testing.T) {
+		gate := []float32{-2, -1, 0, 1, 2, -200, 200}
+		up := []float32{1, 1, 1, 1, 1, 1, 1}
+		team.SwiGLU(gate, gate, up)
+		around(t, "SwiGLU", gate, -0.238406, -0.268941, 0, 0.731059, 1.761594, 0, 200)
 
-	r := newRand(8)
-	gate, up = normal(r, 40000, 5), normal(r, 40000, 1)
-	team.SwiGLU(up, gate, clone(up))
-	want := normal(newRand(8), 80000, 1)[40000:]
-	for i, g := range gate {
-		exact := float64(g) / (1 + math.Exp(-float64(g))) * float64(want[i])
-		if math.Abs(float64(up[i])-exact) > 1e-6*math.Abs(exact) {
-			t.Fatalf("SwiGLU(%g, %g) = %g, want %g", g, want[i], up[i], exact)
+		r := newRand(8)
+		gate, up = normal(r, 40000, 5), normal(r, 40000, 1)
+		team.SwiGLU(up, gate, clone(up))
+		want := normal(newRand(8), 80000, 1)[40000:]
+		for i, g := range gate {
+			exact := float64(g) / (1 + math.Exp(-float64(g))) * float64(want[i])
+			if math.Abs(float64(up[i])-exact) > 1e-6*math.Abs(exact) {
+				t.Fatalf("SwiGLU(%g, %g) = %g, want %g", g, want[i], up[i], exact)
+			}
 		}
-	}
-	nan := []float32{float32(math.NaN())}
-	if team.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
-		t.Errorf("SwiGLU of NaN = %g", nan[0])
-	}
+		nan := []float32{float32(math.NaN())}
+		if team.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
+			t.Errorf("SwiGLU of NaN = %g", nan[0])
+		}
+	})
 }
 
 func TestAdd(t *testing.T) {

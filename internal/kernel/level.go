@@ -74,6 +74,35 @@ type level struct {
 	// bytes of a weight matrix; lds counts elements.
 	packF32, packBF16 func(dst []float32, ldd int, src []byte, lds, m, n int)
 
+	// sumSquares is the sum of the squares of x, added up in float64. len(x) is a
+	// positive multiple of lanes.
+	sumSquares func(x []float32) float64
+
+	// weigh computes dst[i] = x[i] * factor * weight[i], in this order, for the
+	// elements of x, a positive multiple of lanes. dst may be x.
+	weigh func(dst, x, weight []float32, factor float32)
+
+	// swiGLU computes dst[i] = gate[i] / (1 + exp(-gate[i])) * up[i] for the
+	// elements of gate, a positive multiple of lanes. dst may be gate or up. The
+	// relative error of a result that is not subnormal is within 4e-7, but where
+	// gate[i] < -87 the result may be 0.
+	swiGLU func(dst, gate, up []float32)
+
+	// rotate turns pairs (d, half+d), d < half = len(cos), of the heads that follow
+	// one another in src, with 2*half elements each, into heads that lie at a
+	// distance of ldd in dst:
+	//
+	//	for h := range heads {
+	//		x, y := src[h*2*half:], dst[h*ldd:]
+	//		for d := range half {
+	//			y[d] = x[d]*cos[d] - x[half+d]*sin[d]
+	//			y[half+d] = x[half+d]*cos[d] + x[d]*sin[d]
+	//		}
+	//	}
+	//
+	// half is a positive multiple of rowUnit, heads is positive.
+	rotate func(dst []float32, ldd int, src, cos, sin []float32, heads int)
+
 	// spin runs n rounds of independent multiply-adds on registers and returns
 	// the number of floating-point operations of one round. It measures the
 	// peak speed that the other routines are compared with.

@@ -10,16 +10,20 @@ import (
 // portable is the level that runs everywhere. The comments of level say what
 // each routine computes.
 var portable = level{
-	name:      "portable",
-	mulRows:   mulRowsPortable,
-	mulCols:   mulColsPortable,
-	softmax:   softmaxPortable,
-	scaleRows: scaleRowsPortable,
-	dotRows:   dotRowsPortable,
-	transpose: transposePortable,
-	packF32:   packF32Portable,
-	packBF16:  packBF16Portable,
-	spin:      spinPortable,
+	name:       "portable",
+	mulRows:    mulRowsPortable,
+	mulCols:    mulColsPortable,
+	softmax:    softmaxPortable,
+	scaleRows:  scaleRowsPortable,
+	dotRows:    dotRowsPortable,
+	transpose:  transposePortable,
+	packF32:    packF32Portable,
+	packBF16:   packBF16Portable,
+	sumSquares: sumSquaresPortable,
+	weigh:      weighPortable,
+	swiGLU:     swiGLUPortable,
+	rotate:     rotatePortable,
+	spin:       spinPortable,
 }
 
 // mulRowsPortable keeps a block of 2x4 sums in registers: with its operands that
@@ -158,6 +162,48 @@ func packBF16Portable(dst []float32, ldd int, src []byte, lds, m, n int) {
 		row := src[2*i*lds:][:2*n]
 		for j := range n {
 			dst[j*ldd+i] = bf16.ToFloat32(binary.LittleEndian.Uint16(row[2*j:]))
+		}
+	}
+}
+
+// sumSquaresPortable keeps four sums, because one would wait for each addition in
+// turn.
+func sumSquaresPortable(x []float32) float64 {
+	var s0, s1, s2, s3 float64
+	for len(x) >= 4 {
+		x0, x1, x2, x3 := float64(x[0]), float64(x[1]), float64(x[2]), float64(x[3])
+		s0, s1, s2, s3 = s0+x0*x0, s1+x1*x1, s2+x2*x2, s3+x3*x3
+		x = x[4:]
+	}
+	for _, f := range x {
+		s0 += float64(f) * float64(f)
+	}
+	return s0 + s1 + s2 + s3
+}
+
+func weighPortable(dst, x, weight []float32, factor float32) {
+	dst, weight = dst[:len(x)], weight[:len(x)]
+	for i, f := range x {
+		dst[i] = float32(f*factor) * weight[i]
+	}
+}
+
+func swiGLUPortable(dst, gate, up []float32) {
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i, g := range gate {
+		dst[i] = g / (1 + exp32(-g)) * up[i]
+	}
+}
+
+func rotatePortable(dst []float32, ldd int, src, cos, sin []float32, heads int) {
+	half := len(cos)
+	sin = sin[:half]
+	for h := range heads {
+		x0, x1 := src[h*2*half:][:half], src[h*2*half+half:][:half]
+		y0, y1 := dst[h*ldd:][:half], dst[h*ldd+half:][:half]
+		for d, c := range cos {
+			a, b, s := x0[d], x1[d], sin[d]
+			y0[d], y1[d] = a*c-b*s, b*c+a*s
 		}
 	}
 }

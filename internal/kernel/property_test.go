@@ -237,6 +237,59 @@ func FuzzLevels(f *testing.F) {
 	})
 }
 
+// FuzzLayers compares the levels on layers of any shape with the portable one, which
+// the tests of layers hold to references.
+func FuzzLayers(f *testing.F) {
+	f.Add(uint64(1), uint8(3), uint8(31), uint8(4), int32(7), float32(1))
+	f.Add(uint64(2), uint8(1), uint8(64), uint8(16), int32(40000), float32(-90))
+	f.Add(uint64(3), uint8(9), uint8(100), uint8(11), int32(-5), float32(math.Inf(1)))
+	f.Fuzz(func(t *testing.T, seed uint64, rows, cols, half uint8, pos int32, special float32) {
+		r := newRand(seed)
+		n, features, dim := 1+int(rows)%12, 1+int(cols), 2+2*(int(half)%80)
+		out := 1 + int(half)
+		w := newMatrix(t, out, features, []kernel.DType{kernel.F32, kernel.BF16, kernel.F16}[seed%3], normal(r, out*features, 1))
+		x, y := normal(r, n*features, 1), normal(r, n*features, 1)
+		x[len(x)/2] = special
+		heads := normal(r, n*2*dim, 1)
+		positions := make([]int32, n)
+		for i := range positions {
+			positions[i] = pos + int32(i)
+		}
+		layers := func() map[string][]float32 {
+			got := map[string][]float32{
+				"RMSNorm": make([]float32, len(x)), "SwiGLU": make([]float32, len(x)),
+				"RoPE": make([]float32, len(heads)), "Linear": make([]float32, n*out),
+			}
+			team.RMSNorm(got["RMSNorm"], x, y[:features], 1e-5)
+			team.SwiGLU(got["SwiGLU"], x, y)
+			team.RoPE(got["RoPE"], heads, positions, 1, n, 2, dim, 1e4)
+			team.Linear(got["Linear"], x, n, &w, nil)
+			return got
+		}
+		var want map[string][]float32
+		kernel.WithLevel("portable", func() { want = layers() })
+		for _, name := range kernel.LevelNames() {
+			kernel.WithLevel(name, func() {
+				for what, got := range layers() {
+					scale := float32(1)
+					if what == "Linear" {
+						scale = float32(features) // terms, added in another order
+						if finite(float64(special)) {
+							scale *= max(1, special, -special)
+						}
+					}
+					same, wide := make([]float32, len(got)), make([]float64, len(got))
+					for i, f := range want[what] {
+						got[i] /= scale
+						same[i], wide[i] = f/scale, float64(f/scale)
+					}
+					compare(t, name+" "+what, got, same, wide)
+				}
+			})
+		}
+	})
+}
+
 // FuzzTopK compares the selection with sorting on any bits.
 func FuzzTopK(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63, 0, 0, 192, 127, 0, 0, 128, 63}, 1)

@@ -26,21 +26,18 @@ type rmsNormJob struct {
 
 func (j *rmsNormJob) run(_ *scratch, task int) {
 	n := len(j.weight)
+	units := n / lanes * lanes
 	lo, hi := j.bounds(task)
 	for i := lo; i < hi; i++ {
-		rmsNormRow(j.dst[i*n:][:n], j.x[i*n:][:n], j.weight, j.eps)
-	}
-}
-
-func rmsNormRow(dst, x, weight []float32, eps float32) {
-	// Four sums, because one would wait for each addition in turn.
-	var s [4]float64
-	for i, f := range x {
-		s[i%4] += float64(f) * float64(f)
-	}
-	mean := (s[0] + s[1] + s[2] + s[3]) / float64(len(x))
-	r := float32(1 / math.Sqrt(mean+float64(eps)))
-	for i, f := range x {
-		dst[i] = float32(f*r) * weight[i]
+		dst, x := j.dst[i*n:][:n], j.x[i*n:][:n]
+		sum := sumSquaresPortable(x[units:])
+		if units > 0 {
+			sum += active.sumSquares(x[:units])
+		}
+		r := float32(1 / math.Sqrt(sum/float64(n)+float64(j.eps)))
+		if units > 0 {
+			active.weigh(dst[:units], x[:units], j.weight[:units], r)
+		}
+		weighPortable(dst[units:], x[units:], j.weight[units:], r)
 	}
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // RoPE applies rotary position embeddings while splitting heads: x [B, N, H*D]
@@ -15,41 +16,85 @@ func (t *Team) RoPE(dst, x []float32, pos []int32, batch, n, heads, dim int, the
 	if dim%2 != 0 {
 		panic(fmt.Sprintf("kernel: RoPE: head dim is %d, must be even", dim))
 	}
-	frequencies := sized(&t.frequencies, dim/2)
-	for d := range frequencies {
-		frequencies[d] = math.Pow(theta, -2*float64(d)/float64(dim))
-	}
+	t.rotations.prepare(dim, theta, pos)
 	s := rowSpans(batch*n, heads*dim)
-	run(t, &t.rope, s.tasks(), ropeJob{dst, x, pos, frequencies, n, heads, dim, s})
+	run(t, &t.rope, s.tasks(), ropeJob{dst, x, pos, &t.rotations, n, heads, dim, s})
 }
 
 type ropeJob struct {
 	dst, x        []float32
 	pos           []int32
-	frequencies   []float64
+	rotations     *rotations
 	n, heads, dim int
 	spans
 }
 
 func (j *ropeJob) run(w *scratch, task int) {
-	half := j.dim / 2
-	w.column, w.product = sized(&w.column, half), sized(&w.product, half)
-	cos, sin := w.column, w.product
+	rotate := active.rotate
+	if j.dim/2%rowUnit != 0 {
+		rotate = rotatePortable
+	}
 	lo, hi := j.bounds(task)
 	for row := lo; row < hi; row++ {
-		for d, f := range j.frequencies {
-			s, c := math.Sincos(float64(j.pos[row]) * f)
-			sin[d], cos[d] = float32(s), float32(c)
-		}
+		cos, sin := j.rotations.at(w, int(j.pos[row]))
 		b, i := row/j.n, row%j.n
-		for h := range j.heads {
-			src := j.x[(row*j.heads+h)*j.dim:][:j.dim]
-			out := j.dst[((b*j.heads+h)*j.n+i)*j.dim:][:j.dim]
-			for d, c := range cos {
-				x0, x1 := src[d], src[half+d]
-				out[d] = x0*c - x1*sin[d]
-				out[half+d] = x1*c + x0*sin[d]
-			}
+		rotate(j.dst[(b*j.heads*j.n+i)*j.dim:], j.n*j.dim, j.x[row*j.heads*j.dim:], cos, sin, j.heads)
+	}
+}
+
+// rotations are the cosines and sines of one dim and theta, those of the positions
+// [0, len(table)/dim) computed in advance. All layers of a model share them.
+type rotations struct {
+	dim         int
+	theta       float64
+	frequencies []float64 // [dim/2]
+	table       []float32 // [positions, dim]: the cosines of a position, then its sines
+}
+
+// maxRotations bounds the table to 16 MiB: positions up to 32,768 at a head
+// dimension of 128. Those beyond are computed when they are needed.
+const maxRotations = 4 << 20
+
+// prepare extends the table to the largest position.
+func (r *rotations) prepare(dim int, theta float64, pos []int32) {
+	if r.dim != dim || r.theta != theta {
+		*r = rotations{dim: dim, theta: theta}
+		for d := range dim / 2 {
+			r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(dim)))
 		}
 	}
+	if len(pos) == 0 {
+		return
+	}
+	have, want := len(r.table)/dim, min(int(slices.Max(pos))+1, maxRotations/dim)
+	if want <= have {
+		return
+	}
+	table := make([]float32, want*dim)
+	copy(table, r.table)
+	for p := have; p < want; p++ {
+		r.fill(table[p*dim:][:dim], p)
+	}
+	r.table = table
+}
+
+func (r *rotations) fill(row []float32, pos int) {
+	half := r.dim / 2
+	for d, f := range r.frequencies {
+		sin, cos := math.Sincos(float64(pos) * f)
+		row[d], row[half+d] = float32(cos), float32(sin)
+	}
+}
+
+// at returns the cosines and sines of a position, [dim/2] each.
+func (r *rotations) at(w *scratch, pos int) (cos, sin []float32) {
+	half := r.dim / 2
+	if pos >= 0 && pos < len(r.table)/r.dim {
+		row := r.table[pos*r.dim:][:r.dim]
+		return row[:half], row[half:]
+	}
+	w.column = sized(&w.column, r.dim)
+	row := w.column
+	r.fill(row, pos)
+	return row[:half], row[half:]
 }

@@ -48,8 +48,8 @@ type Team struct {
 	swiGLU       swiGLUJob
 	topK         topKJob
 
-	keys        keyLists
-	frequencies []float64 // of RoPE
+	keys      keyLists
+	rotations rotations // of the latest RoPE
 }
 
 // Stopped reports whether Done is closed.

@@ -126,8 +126,12 @@ func main() {
 		v.softmax()
 		v.scaleRows()
 		v.dotRows()
+		v.sumSquares()
+		v.weigh()
+		v.swiGLU()
 		v.spin()
 	}
 	transposes()
+	rotate()
 	Generate()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -15,6 +14,11 @@ var expPoly = []float64{1, 0.6931527868, 0.2401489562, 0.05584989256, 0.00895402
 
 const expMin = -126
 
+const log2E = math.Log2E
+
+// negativeZero has the sign bit alone.
+var negativeZero = math.Copysign(0, -1)
+
 // exponential holds the constants of 2^x.
 type exponential struct {
 	v          *isa
@@ -22,24 +26,12 @@ type exponential struct {
 	poly       []Op
 }
 
-// exponential puts the constants into registers, or with AVX2, which has too few,
-// into memory, where one operand of any instruction may be.
 func (v *isa) exponential() *exponential {
-	constant := func(x float64) Op { return v.broadcast(x) }
+	constant := v.constants("expConstants")
 	e := &exponential{v: v}
 	if v == avx512 {
 		e.floor = constant(expMin)
 	} else {
-		table := GLOBL("expConstants", attr.RODATA|attr.NOPTR)
-		size := 0
-		constant = func(x float64) Op {
-			at := table.Offset(size)
-			for range v.lanes {
-				DATA(size, F32(x))
-				size += 4
-			}
-			return at
-		}
 		// Arguments below expMin become one whose power of 2 has the exponent 0,
 		// which means 0.
 		e.floor, e.one = constant(expMin-1), constant(1)
