@@ -164,11 +164,11 @@ func TestRoPE(t *testing.T) {
 	}
 }
 
-// TestRoPEAngles rotates heads of any even size by positions on both ends of what
-// is computed in advance.
+// TestRoPEAngles rotates heads of any even size by positions inside and outside of
+// what is computed in advance.
 func TestRoPEAngles(t *testing.T) {
 	r := newRand(14)
-	pos := []int32{7, 0, 1, 7, 70000, -3, 65536, 65535, math.MaxInt32, math.MinInt32}
+	pos := []int32{7, 0, 1, 7, 90, 4 << 20, -3, math.MaxInt32, math.MinInt32}
 	for _, dim := range []int{2, 16, 20, 64, 128} {
 		const heads, theta = 3, 5e5
 		n := len(pos)
@@ -187,11 +187,15 @@ func TestRoPEAngles(t *testing.T) {
 		}
 		kernel.ForEachLevel(t, func(t *testing.T) {
 			for _, team := range []*kernel.Team{{Workers: 1}, {Workers: 3}} {
-				for range 2 { // without a table, and with one
-					got, intact := guarded(t, len(x))
-					team.RoPE(got, x, pos, 1, n, heads, dim, theta)
-					compare(t, "RoPE", got, plain, want)
-					intact()
+				few := make([]float32, 4*heads*dim)
+				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, heads, dim, theta)
+				got, intact := guarded(t, len(x))
+				team.RoPE(got, x, pos, 1, n, heads, dim, theta)
+				compare(t, "RoPE", got, plain, want)
+				intact()
+				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, heads, dim, theta)
+				for h := range heads {
+					sameBits(t, "RoPE with a larger table", few[h*4*dim:][:4*dim], got[h*n*dim:][:4*dim])
 				}
 			}
 		})

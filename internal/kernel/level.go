@@ -120,7 +120,7 @@ const (
 // change it.
 var active = levels()[0]
 
-// Features names the level that runs on this machine: "avx512", "avx2" or
+// Features names the level that runs on this machine: "avx512", "avx2", "neon" or
 // "portable".
 func Features() string { return active.name }
 

@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // RoPE applies rotary position embeddings while splitting heads: x [B, N, H*D]
@@ -55,7 +54,7 @@ type rotations struct {
 // dimension of 128. Those beyond are computed when they are needed.
 const maxRotations = 4 << 20
 
-// prepare extends the table to the largest position.
+// prepare extends the table to the largest position that has a place in it.
 func (r *rotations) prepare(dim int, theta float64, pos []int32) {
 	if r.dim != dim || r.theta != theta {
 		*r = rotations{dim: dim, theta: theta}
@@ -63,11 +62,14 @@ func (r *rotations) prepare(dim int, theta float64, pos []int32) {
 			r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(dim)))
 		}
 	}
-	if len(pos) == 0 {
-		return
+	have := len(r.table) / dim
+	want := have
+	for _, p := range pos {
+		if p := int(p); p >= want && p < maxRotations/dim {
+			want = p + 1
+		}
 	}
-	have, want := len(r.table)/dim, min(int(slices.Max(pos))+1, maxRotations/dim)
-	if want <= have {
+	if want == have {
 		return
 	}
 	table := make([]float32, want*dim)

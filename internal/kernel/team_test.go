@@ -164,8 +164,8 @@ func TestTwoCallsAtOnce(t *testing.T) {
 // stopped already computes nothing, and the same call afterwards gives what it
 // always gives.
 func TestDone(t *testing.T) {
-	s := newStep(t, 600)
-	const rows, in, out = 600, 500, 300
+	s := newStep(t, 320)
+	const rows, in, out = 1000, 300, 300
 	r := newRand(12)
 	w := newMatrix(t, out, in, kernel.F32, normal(r, out*in, 1))
 	x := normal(r, rows*in, 1)
