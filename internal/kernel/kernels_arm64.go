@@ -27,6 +27,11 @@ func scaleRowsNEON(c []float32, rows int, w []float32)
 //go:noescape
 func dotRowsNEON(dst, p []float32, rows int, w []float32)
 
+// spinNEON is level.spin.
+//
+//go:noescape
+func spinNEON(n int) (flops int)
+
 // swiGLUNEON is level.swiGLU.
 //
 //go:noescape

@@ -365,6 +365,37 @@ rows:
 	CBNZ   R2, rows
 	RET
 
+// func spinNEON(n int) (flops int)
+//
+// 16 sums are enough for four units with a latency of four cycles.
+TEXT ·spinNEON(SB), NOSPLIT, $0-16
+	MOVD n+0(FP), R0
+	MOVW $0x3F000000, R1 // 0.5
+	VDUP R1, V16.S4
+	MOVD $0, R8          // nothing to load
+	TILE(clear, round)
+	VFMLA V16.S4, V16.S4, V0.S4
+	VFMLA V16.S4, V16.S4, V1.S4
+	VFMLA V16.S4, V16.S4, V2.S4
+	VFMLA V16.S4, V16.S4, V3.S4
+	VFMLA V16.S4, V16.S4, V4.S4
+	VFMLA V16.S4, V16.S4, V5.S4
+	VFMLA V16.S4, V16.S4, V6.S4
+	VFMLA V16.S4, V16.S4, V7.S4
+	VFMLA V16.S4, V16.S4, V8.S4
+	VFMLA V16.S4, V16.S4, V9.S4
+	VFMLA V16.S4, V16.S4, V10.S4
+	VFMLA V16.S4, V16.S4, V11.S4
+	VFMLA V16.S4, V16.S4, V12.S4
+	VFMLA V16.S4, V16.S4, V13.S4
+	VFMLA V16.S4, V16.S4, V14.S4
+	VFMLA V16.S4, V16.S4, V15.S4
+	SUB  $1, R0
+	CBNZ R0, round
+	MOVD $128, R1        // 16 times four multiplications and additions
+	MOVD R1, flops+8(FP)
+	RET
+
 // More constants: -0, -88, log2 e, and what float32 lacks of it.
 DATA swiGLUConstants<>+0(SB)/4, $0x80000000
 DATA swiGLUConstants<>+4(SB)/4, $0xC2B00000

@@ -14,5 +14,6 @@ func levels() []*level {
 	neon.scaleRows = scaleRowsNEON
 	neon.dotRows = dotRowsNEON
 	neon.swiGLU = swiGLUNEON
+	neon.spin = spinNEON
 	return []*level{&neon, &portable}
 }
