@@ -17,7 +17,6 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/eval"
-	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/task"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
@@ -61,6 +60,7 @@ type evaluation struct {
 	*evalCmd
 	model   *openModel
 	device  pulsecol.Device
+	threads int      // of a generation
 	tasks   []string // names
 	methods []eval.Method
 	made    map[taskSeed]task.Task
@@ -91,8 +91,7 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 		most = max(most, s.memory)
 	}
 	limitGarbage(int64(atOnce) * most)
-	kernel.LimitThreads(max(1, runtime.GOMAXPROCS(0)/atOnce))
-	defer kernel.LimitThreads(0)
+	e.threads = max(1, runtime.GOMAXPROCS(0)/atOnce)
 
 	have, keep, done, err := e.results(line, std)
 	if err != nil {
@@ -238,7 +237,9 @@ func (e *evaluation) answer(ctx context.Context, j eval.Job) (rec eval.Record, e
 	if err := checkLength(e.model, len(prompt), sampler.newTokens()); err != nil {
 		return rec, err
 	}
-	res, err := sampler.generate(ctx, prompt, attentionConfig(j.Method, e.device, seed), nil)
+	cfg := attentionConfig(j.Method, e.device, seed)
+	cfg.Threads = e.threads
+	res, err := sampler.generate(ctx, prompt, cfg, nil)
 	if err != nil {
 		return rec, err
 	}

@@ -74,9 +74,10 @@ func (a *Attention) eachRow(head int, visit func(*row)) {
 	block := max(1, min(n, blockScores/n))
 	scores := make([]float32, block*n)
 	workers := make([]row, runtime.GOMAXPROCS(0))
+	var team kernel.Team
 	for first := a.From; first < n; first += block {
 		count := min(block, n-first)
-		kernel.Linear(scores[:count*n], a.Q[(head*n+first)*dim:][:count*dim], count, keys, nil)
+		team.Linear(scores[:count*n], a.Q[(head*n+first)*dim:][:count*dim], count, keys, nil)
 		var next atomic.Int64
 		var wg sync.WaitGroup
 		for w := range workers {

@@ -160,12 +160,13 @@ func TestMeasureLimits(t *testing.T) {
 			a := c.attention(rand.New(rand.NewPCG(2, 0)))
 			keep := min(c.keep, c.n-c.padding)
 			scores := make([]float32, c.heads*c.n*c.n)
-			kernel.Scores(scores, &kernel.Operands{
+			var team kernel.Team
+			team.Scores(scores, c.n, &kernel.Operands{
 				Shape: kernel.Shape{Batch: 1, Heads: c.heads, KVHeads: c.kvHeads, Len: c.n, HeadDim: c.dim},
 				Q:     a.Q, K: a.K, V: a.K, Valid: a.Valid, Scale: float32(a.Scale),
 			}, 1, 0)
 			oracle := &Table{Heads: c.heads, Group: 1, Bits: make([]uint32, c.heads*c.n*kernel.Words(c.n))}
-			kernel.TopKRows(oracle.Bits, scores, c.heads*c.n, c.n, func(int) int { return keep }, func(int) []float32 { return a.Valid })
+			team.TopKRows(oracle.Bits, scores, c.heads*c.n, c.n, keep, a.Valid)
 			all := &Table{Heads: 1, Group: c.n, Bits: ref.Bitmap(c.n, rand.Perm(c.n))}
 			for h, f := range Measure(a, []*Table{oracle})[0] {
 				if f.Recall != 1 {
