@@ -14,11 +14,20 @@ type swiGLUJob struct {
 	spans
 }
 
-func (j *swiGLUJob) run(_ *scratch, task int) {
+func (j *swiGLUJob) run(w *scratch, task int) {
 	lo, hi := j.bounds(task)
 	units := lo + (hi-lo)/lanes*lanes
 	if units > lo {
 		active.swiGLU(j.dst[lo:units], j.gate[lo:units], j.up[lo:units])
 	}
-	swiGLUPortable(j.dst[units:hi], j.gate[units:hi], j.up[units:hi])
+	if units < hi {
+		// The rest is padded to a whole unit, so that what an element gives does not
+		// depend on how many stand behind it.
+		gate, up := w.rest[:lanes], w.rest[lanes:]
+		clear(w.rest[:])
+		copy(gate, j.gate[units:hi])
+		copy(up, j.up[units:hi])
+		active.swiGLU(gate, gate, up)
+		copy(j.dst[units:hi], gate)
+	}
 }
