@@ -130,6 +130,15 @@ func checked(l *level) *level {
 		require("rotate dst", (heads-1)*ldd+2*half <= len(dst), heads, half, ldd, len(dst))
 		l.rotate(dst, ldd, src, cos, sin, heads)
 	}
+	c.rank = func(order []uint32, scores []float32) {
+		require("rank", len(scores) > 0 && len(scores)%lanes == 0 && len(order) >= len(scores), len(order), len(scores))
+		l.rank(order, scores)
+	}
+	c.partition = func(bits, ties, order []uint32, digit uint32) int {
+		n := len(order)
+		require("partition", n > 0 && n%lanes == 0 && len(bits) == n/32 && len(ties) >= n+lanes, n, len(bits), len(ties))
+		return l.partition(bits, ties, order, digit)
+	}
 	return &c
 }
 

@@ -141,3 +141,13 @@ func packBF16AVX2(dst []float32, ldd int, src []byte, lds int, m int, n int)
 //
 //go:noescape
 func rotateAVX2(dst []float32, ldd int, src []float32, cos []float32, sin []float32, heads int)
+
+// rankAVX512 is level.rank.
+//
+//go:noescape
+func rankAVX512(order []uint32, scores []float32)
+
+// partitionAVX512 is level.partition.
+//
+//go:noescape
+func partitionAVX512(bits []uint32, ties []uint32, order []uint32, digit uint32) int

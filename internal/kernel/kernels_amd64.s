@@ -2157,3 +2157,90 @@ next:
 	JNZ         head
 	VZEROUPPER
 	RET
+
+// func rankAVX512(order []uint32, scores []float32)
+// Requires: AVX, AVX512F
+TEXT ·rankAVX512(SB), NOSPLIT, $0-48
+	MOVQ         order_base+0(FP), AX
+	MOVQ         scores_base+24(FP), CX
+	MOVQ         scores_len+32(FP), DX
+	MOVL         $0x80000000, BX
+	VPBROADCASTD BX, Z0
+	MOVL         $0x7fffffff, BX
+	VPBROADCASTD BX, Z1
+	MOVL         $0x7f800000, BX
+	VPBROADCASTD BX, Z2
+	MOVL         $0x00000001, BX
+	VPBROADCASTD BX, Z3
+
+next:
+	VMOVDQU32   (CX), Z4
+	VPANDD      Z1, Z4, Z5
+	VPCMPUD     $0x06, Z2, Z5, K1
+	VPTESTMD    Z1, Z4, K2
+	VMOVDQA32.Z Z4, K2, Z4
+	VPSRAD      $0x1f, Z4, Z5
+	VPORD       Z0, Z5, Z5
+	VPXORD      Z5, Z4, Z4
+	VMOVDQA32   Z3, K1, Z4
+	VMOVDQU32   Z4, (AX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, AX
+	SUBQ        $0x10, DX
+	JNZ         next
+	VZEROUPPER
+	RET
+
+// func partitionAVX512(bits []uint32, ties []uint32, order []uint32, digit uint32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·partitionAVX512(SB), NOSPLIT, $0-88
+	MOVQ         bits_base+0(FP), AX
+	MOVQ         ties_base+24(FP), CX
+	MOVQ         order_base+48(FP), DX
+	MOVQ         order_len+56(FP), BX
+	MOVL         digit+72(FP), SI
+	VPBROADCASTD SI, Z0
+	MOVL         $0x00000010, SI
+	VPBROADCASTD SI, Z2
+	MOVQ         CX, SI
+	VMOVDQU32    firstIndices<>+0(SB), Z1
+
+next:
+	VPSRLD        $0x15, (DX), Z3
+	VPCMPUD       $0x06, Z0, Z3, K1
+	VPCMPUD       $0x00, Z0, Z3, K2
+	KMOVW         K1, DI
+	MOVW          DI, (AX)
+	VPCOMPRESSD.Z Z1, K2, Z3
+	VMOVDQU32     Z3, (CX)
+	KMOVW         K2, DI
+	POPCNTL       DI, DI
+	LEAQ          (CX)(DI*4), CX
+	VPADDD        Z2, Z1, Z1
+	ADDQ          $0x40, DX
+	ADDQ          $0x02, AX
+	SUBQ          $0x10, BX
+	JNZ           next
+	SUBQ          SI, CX
+	SHRQ          $0x02, CX
+	MOVQ          CX, ret+80(FP)
+	VZEROUPPER
+	RET
+
+DATA firstIndices<>+0(SB)/4, $0x00000000
+DATA firstIndices<>+4(SB)/4, $0x00000001
+DATA firstIndices<>+8(SB)/4, $0x00000002
+DATA firstIndices<>+12(SB)/4, $0x00000003
+DATA firstIndices<>+16(SB)/4, $0x00000004
+DATA firstIndices<>+20(SB)/4, $0x00000005
+DATA firstIndices<>+24(SB)/4, $0x00000006
+DATA firstIndices<>+28(SB)/4, $0x00000007
+DATA firstIndices<>+32(SB)/4, $0x00000008
+DATA firstIndices<>+36(SB)/4, $0x00000009
+DATA firstIndices<>+40(SB)/4, $0x0000000a
+DATA firstIndices<>+44(SB)/4, $0x0000000b
+DATA firstIndices<>+48(SB)/4, $0x0000000c
+DATA firstIndices<>+52(SB)/4, $0x0000000d
+DATA firstIndices<>+56(SB)/4, $0x0000000e
+DATA firstIndices<>+60(SB)/4, $0x0000000f
+GLOBL firstIndices<>(SB), RODATA|NOPTR, $64

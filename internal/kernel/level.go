@@ -103,6 +103,16 @@ type level struct {
 	// half is a positive multiple of rowUnit, heads is positive.
 	rotate func(dst []float32, ldd int, src, cos, sin []float32, heads int)
 
+	// rank computes order[i] = rank(scores[i]) for the elements of scores, a positive
+	// multiple of lanes.
+	rank func(order []uint32, scores []float32)
+
+	// partition compares the leading digitBits of ranks, a positive multiple of
+	// lanes, with digit: bit i of bits [len(order)/32] says that those of order[i]
+	// are larger, and ties gets the indices, ascending, where they are equal. It
+	// returns their number. ties has room for lanes more than there are ranks.
+	partition func(bits, ties, order []uint32, digit uint32) int
+
 	// spin runs n rounds of independent multiply-adds on registers and returns
 	// the number of floating-point operations of one round. It measures the
 	// peak speed that the other routines are compared with.

@@ -25,6 +25,8 @@ func levels() []*level {
 			weigh:      weighAVX2,
 			swiGLU:     swiGLUAVX2,
 			rotate:     rotateAVX2,
+			rank:       rankPortable,
+			partition:  partitionPortable,
 			spin:       spinAVX2,
 		}
 		if cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ {
@@ -41,6 +43,8 @@ func levels() []*level {
 			avx512.sumSquares = sumSquaresAVX512
 			avx512.weigh = weighAVX512
 			avx512.swiGLU = swiGLUAVX512
+			avx512.rank = rankAVX512
+			avx512.partition = partitionAVX512
 			avx512.spin = spinAVX512
 			found = append(found, &avx512)
 		}

@@ -23,6 +23,8 @@ var portable = level{
 	weigh:      weighPortable,
 	swiGLU:     swiGLUPortable,
 	rotate:     rotatePortable,
+	rank:       rankPortable,
+	partition:  partitionPortable,
 	spin:       spinPortable,
 }
 
@@ -206,6 +208,27 @@ func rotatePortable(dst []float32, ldd int, src, cos, sin []float32, heads int) 
 			y0[d], y1[d] = a*c-b*s, b*c+a*s
 		}
 	}
+}
+
+func rankPortable(order []uint32, scores []float32) {
+	order = order[:len(scores)]
+	for i, s := range scores {
+		order[i] = rank(s)
+	}
+}
+
+func partitionPortable(bits, ties, order []uint32, digit uint32) (n int) {
+	for i := range bits {
+		var word uint32
+		for b, r := range order[32*i : min(32*i+32, len(order))] {
+			d := r >> digitShift
+			word |= less(digit, d) << (b & 31)
+			ties[n] = uint32(32*i + b)
+			n += int(equal(d, digit))
+		}
+		bits[i] = word
+	}
+	return n
 }
 
 // spinPortable runs eight chains of a multiplication and an addition.

@@ -299,11 +299,13 @@ func FuzzTopK(f *testing.F) {
 			scores[i] = getFloat32(data[4*i:])
 		}
 		got := make([]uint32, kernel.Words(len(scores)))
-		kernel.TopK(got, scores, k)
 		want := ref.Bitmap(len(scores), ref.TopK(scores, nil, k))
-		for i := range want {
-			if got[i] != want[i] {
-				t.Fatalf("TopK(%v, %d): word %d is %08x, want %08x", scores, k, i, got[i], want[i])
+		for _, name := range kernel.LevelNames() {
+			kernel.WithLevel(name, func() { kernel.TopK(got, scores, k) })
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("%s: TopK(%v, %d): word %d is %08x, want %08x", name, scores, k, i, got[i], want[i])
+				}
 			}
 		}
 	})

@@ -51,9 +51,11 @@ func checkRows(fn string, bits []uint32, scores []float32, rows, n, more int) {
 func (w *scratch) rank(scores, valid []float32) []uint32 {
 	w.order = sized(&w.order, len(scores))
 	order := w.order
-	for i, s := range scores {
-		order[i] = rank(s)
+	units := len(scores) / lanes * lanes
+	if units > 0 {
+		active.rank(order[:units], scores[:units])
 	}
+	rankPortable(order[units:], scores[units:])
 	if valid != nil {
 		for i, v := range valid {
 			if v == 0 {
@@ -65,6 +67,12 @@ func (w *scratch) rank(scores, valid []float32) []uint32 {
 }
 
 const rankNaN = 1
+
+// digitBits leading bits of a rank are looked at first.
+const (
+	digitBits  = 11
+	digitShift = 32 - digitBits
+)
 
 // rank maps a float32 to a uint32 that compares the same. IEEE 754 orders floats
 // of one sign as their bits, so positive numbers get their sign bit flipped and
@@ -93,11 +101,9 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 	}
 	// Two histograms, because an increment waits for the one before it if both
 	// are of the same digit.
-	const digitBits = 11
-	const shift = 32 - digitBits
 	var histogram [2][1 << digitBits]int32
 	for i, r := range order {
-		histogram[i&1][r>>shift]++
+		histogram[i&1][r>>digitShift]++
 	}
 	digit, above := uint32(1<<digitBits-1), 0
 	for ; digit > 0; digit-- {
@@ -118,17 +124,18 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 		}
 	}
 
-	w.ties = sized(&w.ties, len(order)+1)
-	n := 0
-	for i := range bits {
-		var word uint32
-		for b, r := range order[32*i : min(32*i+32, len(order))] {
-			d := r >> shift
-			word |= less(digit, d) << (b & 31)
-			w.ties[n] = uint32(32*i + b)
-			n += int(equal(d, digit))
+	w.ties = sized(&w.ties, len(order)+lanes)
+	units, n := len(order)/lanes*lanes, 0
+	if units > 0 {
+		n = active.partition(bits[:units/32], w.ties, order[:units], digit)
+	}
+	if units < len(order) {
+		last := w.ties[n:]
+		more := partitionPortable(bits[units/32:], last, order[units:], digit)
+		for i := range last[:more] {
+			last[i] += uint32(units)
 		}
-		bits[i] = word
+		n += more
 	}
 	if k -= above; k == 0 {
 		return

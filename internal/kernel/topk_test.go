@@ -88,39 +88,41 @@ func sideBySide(a, b []float32, rows int) (both []float32) {
 
 // TestSelectionsMatchSorting holds the three selections to their definitions.
 func TestSelectionsMatchSorting(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rows := rapid.IntRange(1, 3).Draw(t, "rows")
-		n := rapid.IntRange(1, 100).Draw(t, "n")
-		scores := scoresWithTies(t, rows*n)
-		valid := validMask(t, n)
-		k := rapid.IntRange(-1, n+1).Draw(t, "k")
-		block := rapid.SampledFrom([]int{1, 2, 7, 32, 1000}).Draw(t, "block")
-		blocks := (n + block - 1) / block
-		last := rapid.IntRange(0, blocks).Draw(t, "last")
-		prompt := min(n, last*block)
-		genScores := scoresWithTies(t, rows*(n-prompt))
-		genQuota := rapid.IntRange(0, blocks).Draw(t, "genQuota")
+	kernel.ForEachLevel(t, func(t *testing.T) { rapid.Check(t, checkSelections) })
+}
 
-		words := kernel.Words(n)
-		check := func(what string, bitmap []uint32, want func(row []float32, r int) []int) {
-			t.Helper()
-			for r := range rows {
-				keys := want(scores[r*n:][:n], r)
-				slices.Sort(keys)
-				if got := keysOf(bitmap[r*words:][:words]); !slices.Equal(got, append([]int{}, keys...)) {
-					t.Fatalf("%s row %d: got %v, want %v", what, r, got, keys)
-				}
+func checkSelections(t *rapid.T) {
+	rows := rapid.IntRange(1, 3).Draw(t, "rows")
+	n := rapid.IntRange(1, 100).Draw(t, "n")
+	scores := scoresWithTies(t, rows*n)
+	valid := validMask(t, n)
+	k := rapid.IntRange(-1, n+1).Draw(t, "k")
+	block := rapid.SampledFrom([]int{1, 2, 7, 32, 1000}).Draw(t, "block")
+	blocks := (n + block - 1) / block
+	last := rapid.IntRange(0, blocks).Draw(t, "last")
+	prompt := min(n, last*block)
+	genScores := scoresWithTies(t, rows*(n-prompt))
+	genQuota := rapid.IntRange(0, blocks).Draw(t, "genQuota")
+
+	words := kernel.Words(n)
+	check := func(what string, bitmap []uint32, want func(row []float32, r int) []int) {
+		t.Helper()
+		for r := range rows {
+			keys := want(scores[r*n:][:n], r)
+			slices.Sort(keys)
+			if got := keysOf(bitmap[r*words:][:words]); !slices.Equal(got, append([]int{}, keys...)) {
+				t.Fatalf("%s row %d: got %v, want %v", what, r, got, keys)
 			}
 		}
-		bitmap := make([]uint32, rows*words)
-		team.TopKRows(bitmap, scores, rows, n, k, valid)
-		check("TopKRows", bitmap, func(row []float32, r int) []int { return ref.TopK(row, valid, k) })
-		team.BlockTopKRows(bitmap, scores, rows, n, block, k, valid)
-		check("BlockTopKRows", bitmap, func(row []float32, r int) []int { return ref.BlockTopK(row, valid, block, k) })
-		team.SparseDRows(bitmap, sideBySide(scores, genScores, rows), rows, n, block, last, k, genQuota)
-		check("SparseDRows", bitmap, func(row []float32, r int) []int {
-			return ref.SparseD(row, genScores[r*(n-prompt):][:n-prompt], block, last, k, genQuota)
-		})
+	}
+	bitmap := make([]uint32, rows*words)
+	team.TopKRows(bitmap, scores, rows, n, k, valid)
+	check("TopKRows", bitmap, func(row []float32, r int) []int { return ref.TopK(row, valid, k) })
+	team.BlockTopKRows(bitmap, scores, rows, n, block, k, valid)
+	check("BlockTopKRows", bitmap, func(row []float32, r int) []int { return ref.BlockTopK(row, valid, block, k) })
+	team.SparseDRows(bitmap, sideBySide(scores, genScores, rows), rows, n, block, last, k, genQuota)
+	check("SparseDRows", bitmap, func(row []float32, r int) []int {
+		return ref.SparseD(row, genScores[r*(n-prompt):][:n-prompt], block, last, k, genQuota)
 	})
 }
 

@@ -133,5 +133,7 @@ func main() {
 	}
 	transposes()
 	rotate()
+	rank()
+	partition()
 	Generate()
 }
