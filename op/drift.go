@@ -42,6 +42,9 @@ func (d *drift) measure(team *kernel.Team, m Mode, a *kernel.Operands, t *kernel
 		*d = drift{base: make([]float32, n), now: make([]float32, n), lost: make([]float32, a.Batch*groups)}
 	}
 	team.KeptMass(d.now, a, t)
+	if team.Stopped() {
+		return // what was measured is no baseline
+	}
 	if !d.measured {
 		d.measured = true
 		copy(d.base, d.now)

@@ -306,6 +306,11 @@ func TestSwiGLU(t *testing.T) {
 				t.Fatalf("SwiGLU(%g, %g) = %g, want %g", g, want[i], up[i], exact)
 			}
 		}
+		for first := range 40 {
+			part := make([]float32, 40-first)
+			team.SwiGLU(part, gate[first:40], want[first:40])
+			sameBits(t, "SwiGLU of a part", part, up[first:40])
+		}
 		nan := []float32{float32(math.NaN())}
 		if team.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
 			t.Errorf("SwiGLU of NaN = %g", nan[0])

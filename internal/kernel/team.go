@@ -156,10 +156,10 @@ func rowSpans(rows, width int) spans { return spans{rows, max(1, elementGrain/wi
 type scratch struct {
 	team    *Team // that it works for
 	panels  [tilePanels]panel
-	factors [lanes]float32 // one number per lane of a panel
+	factors [lanes]float32     // one number per lane of a panel
 	rest    [2 * lanes]float32 // what does not fill a unit, of two operands
-	v       []float32 // padded rows of a key block, [blockKeys, D padded]
-	nextK   ahead     // keys and values that follow
+	v       []float32          // padded rows of a key block, [blockKeys, D padded]
+	nextK   ahead              // keys and values that follow
 	nextV   ahead
 	s       []float32  // scores of a key block, [blockKeys, lanes]
 	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
