@@ -76,6 +76,8 @@ type Operands struct {
 	K, V  []float32 // [B, KVHeads, N, D]
 	Valid []float32 // [B, N], 0 marks a padding position; nil = no padding
 	Scale float32   // a score is Scale * q.k
+
+	Precision Precision // of q.k and the product with v
 }
 
 // check panics unless the slices have the lengths the shape asks for.

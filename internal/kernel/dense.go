@@ -8,7 +8,7 @@ func (t *Team) Dense(out, lse []float32, a *Operands) {
 	checkLen("Dense", "out", len(out), len(a.Q))
 	checkOptional("Dense", "lse", lse, a.queries())
 
-	tiles := Groups(a.Len, tileQueries)
+	tiles := Groups(a.Len, a.tileQueries())
 	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), tiles})
 }
 
@@ -20,8 +20,9 @@ type denseJob struct {
 }
 
 func (j *denseJob) run(w *scratch, task int) {
-	index, first := task/j.tiles, task%j.tiles*tileQueries
-	t := j.newTile(index, first, min(first+tileQueries, j.Len), j.keys[index/j.Heads])
+	queries := j.tileQueries()
+	index, first := task/j.tiles, task%j.tiles*queries
+	t := j.newTile(index, first, min(first+queries, j.Len), j.keys[index/j.Heads])
 	t.out = j.headOut(j.out, index)
 	if t.last < j.Len {
 		t.next = t.keys[:min(blockKeys, len(t.keys))]

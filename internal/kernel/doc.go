@@ -5,8 +5,9 @@
 // # Conventions
 //
 // Everything is float32, row-major and contiguous unless a comment says
-// otherwise. B is the batch size, H the number of query heads, N the sequence
-// length, D the head dimension and U the number of query groups.
+// otherwise; a Precision rounds operands of products within a call. B is the
+// batch size, H the number of query heads, N the sequence length, D the head
+// dimension and U the number of query groups.
 //
 // Lengths of slices are a contract, checked at the top of every function; a
 // violation panics with the name of the function, the slice and both lengths.

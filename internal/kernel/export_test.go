@@ -70,23 +70,8 @@ func CountProducts(before func(n int), f func()) int {
 // the comments of level state.
 func checked(l *level) *level {
 	c := *l
-	c.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
-		m := len(list)
-		require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && lda >= k && ldd >= lanes, m, k, lda, ldd)
-		require("mulRows list", slices.Min(list) >= 0, m)
-		require("mulRows a", int(slices.Max(list))*lda+k <= len(a), int(slices.Max(list)), k, lda, len(a))
-		require("mulRows b", k*lanes <= len(b), k, len(b))
-		require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
-		l.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
-	}
-	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
-		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
-		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
-		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
-		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
-		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
-		l.mulCols(m, list, a, lda, b, d, ldd, accumulate, next)
-	}
+	c.mulRows, c.mulCols = checkedMulRows(l.mulRows), checkedMulCols(l.mulCols)
+	c.bf16, c.int16 = checkedBF16(l.bf16), checkedInt16(l.int16)
 	c.softmax = func(s []float32, rows int, state []float32) {
 		require("softmax", rows > 0 && rows*lanes <= len(s) && len(state) >= 3*lanes, rows, len(s), len(state))
 		l.softmax(s, rows, state)
@@ -140,6 +125,73 @@ func checked(l *level) *level {
 		return l.partition(bits, ties, order, digit)
 	}
 	return &c
+}
+
+func checkedMulRows(f mulRowsFunc) mulRowsFunc {
+	return func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		m := len(list)
+		require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && lda >= k && ldd >= lanes, m, k, lda, ldd)
+		require("mulRows list", slices.Min(list) >= 0, m)
+		require("mulRows a", int(slices.Max(list))*lda+k <= len(a), int(slices.Max(list)), k, lda, len(a))
+		require("mulRows b", k*lanes <= len(b), k, len(b))
+		require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+		f(list, k, a, lda, b, d, ldd, accumulate, next)
+	}
+}
+
+func checkedMulCols(f mulColsFunc) mulColsFunc {
+	return func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
+		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
+		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
+		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
+		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+		f(m, list, a, lda, b, d, ldd, accumulate, next)
+	}
+}
+
+// checkedBF16 is checked for products of bfloat16.
+func checkedBF16(p bf16Products) bf16Products {
+	c := p
+	c.mulRows, c.mulCols = checkedMulRows(p.mulRows), checkedMulCols(p.mulCols)
+	c.packRows = func(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+		requirePack(dst, ldd, list, src, lds, n, p.words(len(list)), n)
+		p.packRows(dst, ldd, list, src, lds, n)
+	}
+	c.packCols = func(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+		requirePack(dst, ldd, list, src, lds, n, len(list), p.words(n))
+		p.packCols(dst, ldd, list, src, lds, n)
+	}
+	return c
+}
+
+// checkedInt16 is checked for products of integers.
+func checkedInt16(p int16Products) int16Products {
+	c := p
+	c.mulRows, c.mulCols = checkedMulRows(p.mulRows), checkedMulCols(p.mulCols)
+	c.packRows = func(dst []float32, ldd int, units []float32, list []int32, src []float32, lds, n int, largest, share float32) {
+		requirePack(dst, ldd, list, src, lds, n, p.words(len(list)), n)
+		require("packRows units", n <= len(units), n, len(units))
+		p.packRows(dst, ldd, units, list, src, lds, n, largest, share)
+	}
+	c.packCols = func(dst []float32, ldd int, units []float32, list []int32, src []float32, lds, n int, largest float32) {
+		requirePack(dst, ldd, list, src, lds, n, len(list), p.words(n))
+		require("packCols units", len(list) <= len(units), len(list), len(units))
+		p.packCols(dst, ldd, units, list, src, lds, n, largest)
+	}
+	c.unscale = func(x []float32, ldc int, sums []float32, rows int, byRow, byLane, keep []float32) {
+		require("unscale", rows > 0 && ldc >= lanes && (rows-1)*ldc+lanes <= len(x) && rows*lanes <= len(sums), rows, ldc, len(x), len(sums))
+		require("unscale units", rows <= len(byRow) && lanes <= len(byLane) && (keep == nil || lanes <= len(keep)), rows, len(byRow), len(byLane), len(keep))
+		p.unscale(x, ldc, sums, rows, byRow, byLane, keep)
+	}
+	return c
+}
+
+// requirePack checks a packing of n columns to rows words of width.
+func requirePack(dst []float32, ldd int, list []int32, src []float32, lds, n, rows, width int) {
+	require("pack", rows > 0 && n > 0 && lds >= n && ldd >= width, rows, n, lds, ldd)
+	require("pack src", slices.Min(list) >= 0 && int(slices.Max(list))*lds+n <= len(src), int(slices.Max(list)), lds, n, len(src))
+	require("pack dst", (rows-1)*ldd+width <= len(dst), rows, ldd, width, len(dst))
 }
 
 func requireTranspose(dst, ldd, src, lds, m, n int) {

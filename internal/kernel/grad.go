@@ -12,7 +12,8 @@ package kernel
 //
 // where P are the attention probabilities, and the query heads of one key/value
 // head add up in dk and dv. Each of dq, dk and dv may be nil. A table is a
-// constant: nothing flows into the selection of columns.
+// constant: nothing flows into the selection of columns. Whatever the precision of
+// the operands, gradients are computed in float32.
 func (t *Team) AttentionGrad(dq, dk, dv, dout []float32, a *Operands, table *Table) {
 	a.check("AttentionGrad")
 	checkOptional("AttentionGrad", "dq", dq, len(a.Q))
@@ -67,6 +68,7 @@ func (j *gradJob) run(w *scratch, kv int) {
 			end := min((u+1)*j.group, j.Len)
 			for first := u * j.group; first < end && !w.team.Stopped(); first += lanes {
 				tile := j.newTile(index, first, min(first+lanes, end), keys)
+				tile.precision = Float32
 				if j.sparse {
 					tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
 				}

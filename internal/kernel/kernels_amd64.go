@@ -58,6 +58,11 @@ func weighAVX512(dst []float32, x []float32, weight []float32, factor float32)
 //go:noescape
 func swiGLUAVX512(dst []float32, gate []float32, up []float32)
 
+// roundRowsAVX512 is bf16Products.packRows and packCols with one value per word.
+//
+//go:noescape
+func roundRowsAVX512(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
 // spinAVX512 is level.spin.
 //
 //go:noescape
@@ -117,6 +122,11 @@ func weighAVX2(dst []float32, x []float32, weight []float32, factor float32)
 //go:noescape
 func swiGLUAVX2(dst []float32, gate []float32, up []float32)
 
+// roundRowsAVX2 is bf16Products.packRows and packCols with one value per word.
+//
+//go:noescape
+func roundRowsAVX2(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
 // spinAVX2 is level.spin.
 //
 //go:noescape
@@ -151,3 +161,91 @@ func rankAVX512(order []uint32, scores []float32)
 //
 //go:noescape
 func partitionAVX512(bits []uint32, ties []uint32, order []uint32, digit uint32) int
+
+// mulRowsAVX512BF16 is level.mulRows.
+//
+//go:noescape
+func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// mulColsAVX512BF16 is level.mulCols.
+//
+//go:noescape
+func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// spinAVX512BF16 is level.spin.
+//
+//go:noescape
+func spinAVX512BF16(n int) (flops int)
+
+// packRowsAVX512BF16 is bf16Products.packRows.
+//
+//go:noescape
+func packRowsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
+// packColsAVX512BF16 is bf16Products.packCols.
+//
+//go:noescape
+func packColsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
+// mulRowsAVX512VNNI is level.mulRows.
+//
+//go:noescape
+func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// mulColsAVX512VNNI is level.mulCols.
+//
+//go:noescape
+func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	burst int
+})
+
+// spinAVX512VNNI is level.spin.
+//
+//go:noescape
+func spinAVX512VNNI(n int) (flops int)
+
+// packRowsAVX512VNNI is int16Products.packRows.
+//
+//go:noescape
+func packRowsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, src []float32, lds int, n int, largest float32, share float32)
+
+// packColsAVX512VNNI is int16Products.packCols.
+//
+//go:noescape
+func packColsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, src []float32, lds int, n int, largest float32)
+
+// unscaleAVX512VNNI is int16Products.unscale.
+//
+//go:noescape
+func unscaleAVX512VNNI(c []float32, ldc int, sums []float32, rows int, byRow []float32, byLane []float32, keep []float32)
+
+// cpuid is the instruction of that name.
+//
+//go:noescape
+func cpuid(leaf uint32, subleaf uint32) (eax uint32, ebx uint32, ecx uint32, edx uint32)

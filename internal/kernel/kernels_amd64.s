@@ -775,6 +775,83 @@ next:
 	VZEROUPPER
 	RET
 
+// func roundRowsAVX512(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·roundRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         ldd+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         list_base+32(FP), DX
+	MOVQ         list_len+40(FP), BX
+	MOVQ         src_base+56(FP), SI
+	MOVQ         lds+80(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         n+88(FP), R8
+	MOVL         $0xffff0000, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x00400000, R9
+	VMOVD        R9, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00007fff, R9
+	VMOVD        R9, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00008000, R9
+	VMOVD        R9, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00010000, R9
+	VMOVD        R9, X4
+	VPBROADCASTD X4, Z4
+	MOVQ         R8, R9
+	ANDQ         $0x0f, R9
+	MOVL         $0xffffffff, R10
+	BZHIL        R9, R10, R9
+
+rows:
+	MOVLQSX (DX), R10
+	IMULQ   DI, R10
+	ADDQ    SI, R10
+	MOVQ    AX, R11
+	MOVQ    R8, R12
+
+vectors:
+	CMPQ     R12, $0x10
+	JL       vectors_end
+	VMOVUPS  (R10), Z5
+	VPTESTMD Z4, Z5, K1
+	VCMPPS   $0x03, Z5, Z5, K2
+	VPADDD   Z2, Z5, Z6
+	VPADDD   Z3, Z5, K1, Z6
+	VPORD    Z1, Z5, K2, Z6
+	VPANDD   Z0, Z6, Z6
+	VMOVUPS  Z6, (R11)
+	ADDQ     $0x40, R10
+	ADDQ     $0x40, R11
+	SUBQ     $0x10, R12
+	JMP      vectors
+
+vectors_end:
+	TESTQ     R12, R12
+	JZ        next
+	KMOVW     R9, K1
+	VMOVUPS.Z (R10), K1, Z5
+	VPTESTMD  Z4, Z5, K1
+	VCMPPS    $0x03, Z5, Z5, K2
+	VPADDD    Z2, Z5, Z6
+	VPADDD    Z3, Z5, K1, Z6
+	VPORD     Z1, Z5, K2, Z6
+	VPANDD    Z0, Z6, Z6
+	KMOVW     R9, K1
+	VMOVUPS   Z6, K1, (R11)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ CX, AX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func spinAVX512(n int) (flops int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·spinAVX512(SB), NOSPLIT, $0-16
@@ -799,18 +876,18 @@ TEXT ·spinAVX512(SB), NOSPLIT, $0-16
 	VXORPS       Z13, Z13, Z13
 
 round:
-	VFMADD213PS Z1, Z0, Z2
-	VFMADD213PS Z1, Z0, Z3
-	VFMADD213PS Z1, Z0, Z4
-	VFMADD213PS Z1, Z0, Z5
-	VFMADD213PS Z1, Z0, Z6
-	VFMADD213PS Z1, Z0, Z7
-	VFMADD213PS Z1, Z0, Z8
-	VFMADD213PS Z1, Z0, Z9
-	VFMADD213PS Z1, Z0, Z10
-	VFMADD213PS Z1, Z0, Z11
-	VFMADD213PS Z1, Z0, Z12
-	VFMADD213PS Z1, Z0, Z13
+	VFMADD231PS Z0, Z1, Z2
+	VFMADD231PS Z0, Z1, Z3
+	VFMADD231PS Z0, Z1, Z4
+	VFMADD231PS Z0, Z1, Z5
+	VFMADD231PS Z0, Z1, Z6
+	VFMADD231PS Z0, Z1, Z7
+	VFMADD231PS Z0, Z1, Z8
+	VFMADD231PS Z0, Z1, Z9
+	VFMADD231PS Z0, Z1, Z10
+	VFMADD231PS Z0, Z1, Z11
+	VFMADD231PS Z0, Z1, Z12
+	VFMADD231PS Z0, Z1, Z13
 	DECQ        AX
 	JNZ         round
 	MOVQ        $0x00000180, AX
@@ -1850,6 +1927,64 @@ DATA swiGLUConstants<>+344(SB)/4, $(0.0018943371)
 DATA swiGLUConstants<>+348(SB)/4, $(0.0018943371)
 GLOBL swiGLUConstants<>(SB), RODATA|NOPTR, $352
 
+// func roundRowsAVX2(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX2
+TEXT ·roundRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         ldd+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         list_base+32(FP), DX
+	MOVQ         list_len+40(FP), BX
+	MOVQ         src_base+56(FP), SI
+	MOVQ         lds+80(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         n+88(FP), R8
+	MOVL         $0xffff0000, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x00400000, R9
+	VMOVD        R9, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00007fff, R9
+	VMOVD        R9, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x00000001, R9
+	VMOVD        R9, X3
+	VPBROADCASTD X3, Y3
+
+rows:
+	MOVLQSX (DX), R9
+	IMULQ   DI, R9
+	ADDQ    SI, R9
+	MOVQ    AX, R10
+	MOVQ    R8, R11
+
+vectors:
+	CMPQ      R11, $0x08
+	JL        vectors_end
+	VMOVUPS   (R9), Y4
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y3, Y5, Y5
+	VPADDD    Y2, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VPOR      Y1, Y4, Y4
+	VBLENDVPS Y6, Y4, Y5, Y5
+	VPAND     Y0, Y5, Y5
+	VMOVUPS   Y5, (R10)
+	ADDQ      $0x20, R9
+	ADDQ      $0x20, R10
+	SUBQ      $0x08, R11
+	JMP       vectors
+
+vectors_end:
+	ADDQ $0x04, DX
+	ADDQ CX, AX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func spinAVX2(n int) (flops int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·spinAVX2(SB), NOSPLIT, $0-16
@@ -1874,18 +2009,18 @@ TEXT ·spinAVX2(SB), NOSPLIT, $0-16
 	VXORPS       Y13, Y13, Y13
 
 round:
-	VFMADD213PS Y1, Y0, Y2
-	VFMADD213PS Y1, Y0, Y3
-	VFMADD213PS Y1, Y0, Y4
-	VFMADD213PS Y1, Y0, Y5
-	VFMADD213PS Y1, Y0, Y6
-	VFMADD213PS Y1, Y0, Y7
-	VFMADD213PS Y1, Y0, Y8
-	VFMADD213PS Y1, Y0, Y9
-	VFMADD213PS Y1, Y0, Y10
-	VFMADD213PS Y1, Y0, Y11
-	VFMADD213PS Y1, Y0, Y12
-	VFMADD213PS Y1, Y0, Y13
+	VFMADD231PS Y0, Y1, Y2
+	VFMADD231PS Y0, Y1, Y3
+	VFMADD231PS Y0, Y1, Y4
+	VFMADD231PS Y0, Y1, Y5
+	VFMADD231PS Y0, Y1, Y6
+	VFMADD231PS Y0, Y1, Y7
+	VFMADD231PS Y0, Y1, Y8
+	VFMADD231PS Y0, Y1, Y9
+	VFMADD231PS Y0, Y1, Y10
+	VFMADD231PS Y0, Y1, Y11
+	VFMADD231PS Y0, Y1, Y12
+	VFMADD231PS Y0, Y1, Y13
 	DECQ        AX
 	JNZ         round
 	MOVQ        $0x000000c0, AX
@@ -2244,3 +2379,1301 @@ DATA firstIndices<>+52(SB)/4, $0x0000000d
 DATA firstIndices<>+56(SB)/4, $0x0000000e
 DATA firstIndices<>+60(SB)/4, $0x0000000f
 GLOBL firstIndices<>(SB), RODATA|NOPTR, $64
+
+// func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·mulRowsAVX512BF16(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	MOVLQSX 16(AX), R8
+	IMULQ   lda+56(FP), R8
+	LEAQ    (CX)(R8*4), R8
+	MOVLQSX 20(AX), R9
+	IMULQ   lda+56(FP), R9
+	LEAQ    (CX)(R9*4), R9
+	MOVLQSX 24(AX), R10
+	IMULQ   lda+56(FP), R10
+	LEAQ    (CX)(R10*4), R10
+	MOVLQSX 28(AX), R11
+	IMULQ   lda+56(FP), R11
+	LEAQ    (CX)(R11*4), R11
+	ADDQ    $0x20, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+
+k:
+	VMOVUPS      (CX), Z16
+	VMOVUPS      64(CX), Z17
+	VBROADCASTSS (DX)(AX*1), Z18
+	LONG         $0x406eb262; WORD $0xc052 // VDPBF16PS Z16, Z18, Z0
+	LONG         $0x406eb262; WORD $0xc952 // VDPBF16PS Z17, Z18, Z1
+	VBROADCASTSS (BX)(AX*1), Z18
+	LONG         $0x406eb262; WORD $0xd052 // VDPBF16PS Z16, Z18, Z2
+	LONG         $0x406eb262; WORD $0xd952 // VDPBF16PS Z17, Z18, Z3
+	VBROADCASTSS (SI)(AX*1), Z18
+	LONG         $0x406eb262; WORD $0xe052 // VDPBF16PS Z16, Z18, Z4
+	LONG         $0x406eb262; WORD $0xe952 // VDPBF16PS Z17, Z18, Z5
+	VBROADCASTSS (DI)(AX*1), Z18
+	LONG         $0x406eb262; WORD $0xf052 // VDPBF16PS Z16, Z18, Z6
+	LONG         $0x406eb262; WORD $0xf952 // VDPBF16PS Z17, Z18, Z7
+	VBROADCASTSS (R8)(AX*1), Z18
+	LONG         $0x406e3262; WORD $0xc052 // VDPBF16PS Z16, Z18, Z8
+	LONG         $0x406e3262; WORD $0xc952 // VDPBF16PS Z17, Z18, Z9
+	VBROADCASTSS (R9)(AX*1), Z18
+	LONG         $0x406e3262; WORD $0xd052 // VDPBF16PS Z16, Z18, Z10
+	LONG         $0x406e3262; WORD $0xd952 // VDPBF16PS Z17, Z18, Z11
+	VBROADCASTSS (R10)(AX*1), Z18
+	LONG         $0x406e3262; WORD $0xe052 // VDPBF16PS Z16, Z18, Z12
+	LONG         $0x406e3262; WORD $0xe952 // VDPBF16PS Z17, Z18, Z13
+	VBROADCASTSS (R11)(AX*1), Z18
+	LONG         $0x406e3262; WORD $0xf052 // VDPBF16PS Z16, Z18, Z14
+	LONG         $0x406e3262; WORD $0xf952 // VDPBF16PS Z17, Z18, Z15
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
+	JNZ          k
+	MOVQ         next+128(FP), R12
+	TESTQ        R12, R12
+	JZ           ahead_end
+	MOVQ         40(R12), R13
+
+ahead_row:
+	MOVQ  (R12), R14
+	TESTQ R14, R14
+	JNZ   ahead_more
+	ADDQ  $0x30, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R14
+	MOVQ    R14, (R12)
+	MOVQ    8(R12), R15
+	MOVLQSX (R15)(R14*4), R14
+	IMULQ   24(R12), R14
+	ADDQ    16(R12), R14
+	MOVQ    32(R12), R15
+
+ahead_line:
+	PREFETCHT1 (R14)
+	PREFETCHT1 64(R14)
+	PREFETCHT1 128(R14)
+	PREFETCHT1 192(R14)
+	ADDQ       $0x00000100, R14
+	SUBQ       $0x04, R15
+	JG         ahead_line
+	DECQ       R13
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x08, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·mulColsAVX512BF16(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+k:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Z16
+	VMOVUPS      64(BX), Z17
+	VBROADCASTSS (DX)(DI*4), Z18
+	LONG         $0x406eb262; WORD $0xc052 // VDPBF16PS Z16, Z18, Z0
+	LONG         $0x406eb262; WORD $0xc952 // VDPBF16PS Z17, Z18, Z1
+	VBROADCASTSS 4(DX)(DI*4), Z18
+	LONG         $0x406eb262; WORD $0xd052 // VDPBF16PS Z16, Z18, Z2
+	LONG         $0x406eb262; WORD $0xd952 // VDPBF16PS Z17, Z18, Z3
+	VBROADCASTSS 8(DX)(DI*4), Z18
+	LONG         $0x406eb262; WORD $0xe052 // VDPBF16PS Z16, Z18, Z4
+	LONG         $0x406eb262; WORD $0xe952 // VDPBF16PS Z17, Z18, Z5
+	VBROADCASTSS 12(DX)(DI*4), Z18
+	LONG         $0x406eb262; WORD $0xf052 // VDPBF16PS Z16, Z18, Z6
+	LONG         $0x406eb262; WORD $0xf952 // VDPBF16PS Z17, Z18, Z7
+	VBROADCASTSS 16(DX)(DI*4), Z18
+	LONG         $0x406e3262; WORD $0xc052 // VDPBF16PS Z16, Z18, Z8
+	LONG         $0x406e3262; WORD $0xc952 // VDPBF16PS Z17, Z18, Z9
+	VBROADCASTSS 20(DX)(DI*4), Z18
+	LONG         $0x406e3262; WORD $0xd052 // VDPBF16PS Z16, Z18, Z10
+	LONG         $0x406e3262; WORD $0xd952 // VDPBF16PS Z17, Z18, Z11
+	VBROADCASTSS 24(DX)(DI*4), Z18
+	LONG         $0x406e3262; WORD $0xe052 // VDPBF16PS Z16, Z18, Z12
+	LONG         $0x406e3262; WORD $0xe952 // VDPBF16PS Z17, Z18, Z13
+	VBROADCASTSS 28(DX)(DI*4), Z18
+	LONG         $0x406e3262; WORD $0xf052 // VDPBF16PS Z16, Z18, Z14
+	LONG         $0x406e3262; WORD $0xf952 // VDPBF16PS Z17, Z18, Z15
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ  (DI), R9
+	TESTQ R9, R9
+	JNZ   ahead_more
+	ADDQ  $0x30, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VADDPS (CX), Z0, Z0
+	VADDPS 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VADDPS (CX), Z2, Z2
+	VADDPS 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VADDPS (CX), Z4, Z4
+	VADDPS 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VADDPS (CX), Z6, Z6
+	VADDPS 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VADDPS (CX), Z8, Z8
+	VADDPS 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VADDPS (CX), Z10, Z10
+	VADDPS 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VADDPS (CX), Z12, Z12
+	VADDPS 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VADDPS (CX), Z14, Z14
+	VADDPS 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x20, a_base+32(FP)
+	SUBQ    $0x08, m+0(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func spinAVX512BF16(n int) (flops int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16
+TEXT ·spinAVX512BF16(SB), NOSPLIT, $0-16
+	MOVQ         n+0(FP), AX
+	MOVL         $0x3f000000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3f800000, CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+
+round:
+	LONG $0x4876f262; WORD $0xd052 // VDPBF16PS Z0, Z1, Z2
+	LONG $0x4876f262; WORD $0xd852 // VDPBF16PS Z0, Z1, Z3
+	LONG $0x4876f262; WORD $0xe052 // VDPBF16PS Z0, Z1, Z4
+	LONG $0x4876f262; WORD $0xe852 // VDPBF16PS Z0, Z1, Z5
+	LONG $0x4876f262; WORD $0xf052 // VDPBF16PS Z0, Z1, Z6
+	LONG $0x4876f262; WORD $0xf852 // VDPBF16PS Z0, Z1, Z7
+	LONG $0x48767262; WORD $0xc052 // VDPBF16PS Z0, Z1, Z8
+	LONG $0x48767262; WORD $0xc852 // VDPBF16PS Z0, Z1, Z9
+	LONG $0x48767262; WORD $0xd052 // VDPBF16PS Z0, Z1, Z10
+	LONG $0x48767262; WORD $0xd852 // VDPBF16PS Z0, Z1, Z11
+	LONG $0x48767262; WORD $0xe052 // VDPBF16PS Z0, Z1, Z12
+	LONG $0x48767262; WORD $0xe852 // VDPBF16PS Z0, Z1, Z13
+	DECQ AX
+	JNZ  round
+	MOVQ $0x00000300, AX
+	MOVQ AX, flops+8(FP)
+	VZEROUPPER
+	RET
+
+// func packRowsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512_BF16, BMI2
+TEXT ·packRowsAVX512BF16(SB), NOSPLIT, $0-96
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      ldd+24(FP), CX
+	SHLQ      $0x02, CX
+	MOVQ      list_base+32(FP), DX
+	MOVQ      list_len+40(FP), BX
+	MOVQ      src_base+56(FP), SI
+	MOVQ      lds+80(FP), DI
+	SHLQ      $0x02, DI
+	MOVQ      n+88(FP), R8
+	VMOVDQU32 interleave<>+0(SB), Z0
+	MOVQ      R8, R9
+	ANDQ      $0x0f, R9
+	MOVL      $0xffffffff, R10
+	BZHIL     R9, R10, R9
+
+rows:
+	MOVLQSX (DX), R10
+	IMULQ   DI, R10
+	ADDQ    SI, R10
+	MOVQ    AX, R11
+	MOVQ    R10, R13
+	XORL    R14, R14
+	CMPQ    BX, $0x01
+	JE      single
+	MOVLQSX 4(DX), R12
+	IMULQ   DI, R12
+	ADDQ    SI, R12
+	MOVQ    R12, R13
+	NOTL    R14
+
+single:
+	KMOVW R14, K1
+	MOVQ  R8, R12
+
+vectors:
+	CMPQ      R12, $0x10
+	JL        vectors_end
+	VMOVUPS   (R10), Z1
+	VMOVUPS.Z (R13), K1, Z2
+	LONG      $0x486ff262; WORD $0xc972 // VCVTNE2PS2BF16 Z1, Z2, Z1
+	VPERMW    Z1, Z0, Z1
+	VMOVUPS   Z1, (R11)
+	ADDQ      $0x40, R10
+	ADDQ      $0x40, R13
+	ADDQ      $0x40, R11
+	SUBQ      $0x10, R12
+	JMP       vectors
+
+vectors_end:
+	TESTQ     R12, R12
+	JZ        next
+	KMOVW     R9, K1
+	VMOVUPS.Z (R10), K1, Z1
+	ANDL      R9, R14
+	KMOVW     R14, K1
+	VMOVUPS.Z (R13), K1, Z2
+	LONG      $0x486ff262; WORD $0xc972 // VCVTNE2PS2BF16 Z1, Z2, Z1
+	VPERMW    Z1, Z0, Z1
+	KMOVW     R9, K1
+	VMOVUPS   Z1, K1, (R11)
+
+next:
+	ADDQ $0x08, DX
+	ADDQ CX, AX
+	SUBQ $0x02, BX
+	JG   rows
+	VZEROUPPER
+	RET
+
+DATA interleave<>+0(SB)/2, $0x0000
+DATA interleave<>+2(SB)/2, $0x0010
+DATA interleave<>+4(SB)/2, $0x0001
+DATA interleave<>+6(SB)/2, $0x0011
+DATA interleave<>+8(SB)/2, $0x0002
+DATA interleave<>+10(SB)/2, $0x0012
+DATA interleave<>+12(SB)/2, $0x0003
+DATA interleave<>+14(SB)/2, $0x0013
+DATA interleave<>+16(SB)/2, $0x0004
+DATA interleave<>+18(SB)/2, $0x0014
+DATA interleave<>+20(SB)/2, $0x0005
+DATA interleave<>+22(SB)/2, $0x0015
+DATA interleave<>+24(SB)/2, $0x0006
+DATA interleave<>+26(SB)/2, $0x0016
+DATA interleave<>+28(SB)/2, $0x0007
+DATA interleave<>+30(SB)/2, $0x0017
+DATA interleave<>+32(SB)/2, $0x0008
+DATA interleave<>+34(SB)/2, $0x0018
+DATA interleave<>+36(SB)/2, $0x0009
+DATA interleave<>+38(SB)/2, $0x0019
+DATA interleave<>+40(SB)/2, $0x000a
+DATA interleave<>+42(SB)/2, $0x001a
+DATA interleave<>+44(SB)/2, $0x000b
+DATA interleave<>+46(SB)/2, $0x001b
+DATA interleave<>+48(SB)/2, $0x000c
+DATA interleave<>+50(SB)/2, $0x001c
+DATA interleave<>+52(SB)/2, $0x000d
+DATA interleave<>+54(SB)/2, $0x001d
+DATA interleave<>+56(SB)/2, $0x000e
+DATA interleave<>+58(SB)/2, $0x001e
+DATA interleave<>+60(SB)/2, $0x000f
+DATA interleave<>+62(SB)/2, $0x001f
+GLOBL interleave<>(SB), RODATA|NOPTR, $64
+
+// func packColsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX512F, AVX512_BF16, BMI2
+TEXT ·packColsAVX512BF16(SB), NOSPLIT, $0-96
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  ldd+24(FP), CX
+	SHLQ  $0x02, CX
+	MOVQ  list_base+32(FP), DX
+	MOVQ  list_len+40(FP), BX
+	MOVQ  src_base+56(FP), SI
+	MOVQ  lds+80(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  n+88(FP), R8
+	MOVQ  R8, R9
+	ANDQ  $0x1f, R9
+	MOVL  $0xffffffff, R10
+	BZHIL R9, R10, R10
+	LEAQ  1(R9), R9
+	SHRQ  $0x01, R9
+	KMOVW R10, K1
+	MOVL  $0xffffffff, R11
+	BZHIL R9, R11, R9
+	KMOVW R9, K2
+	SHRL  $0x10, R10
+	KMOVW R10, K3
+
+rows:
+	MOVLQSX (DX), R9
+	IMULQ   DI, R9
+	ADDQ    SI, R9
+	MOVQ    AX, R10
+	MOVQ    R8, R11
+
+vectors:
+	CMPQ    R11, $0x20
+	JL      vectors_end
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	LONG    $0x4877f262; WORD $0xc072 // VCVTNE2PS2BF16 Z0, Z1, Z0
+	VMOVUPS Z0, (R10)
+	ADDQ    $0x00000080, R9
+	ADDQ    $0x40, R10
+	SUBQ    $0x20, R11
+	JMP     vectors
+
+vectors_end:
+	TESTQ     R11, R11
+	JZ        next
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS.Z 64(R9), K3, Z1
+	LONG      $0x4877f262; WORD $0xc072 // VCVTNE2PS2BF16 Z0, Z1, Z0
+	VMOVUPS   Z0, K2, (R10)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ CX, AX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, MMX+
+TEXT ·mulRowsAVX512VNNI(SB), NOSPLIT, $0-136
+tile:
+	MOVQ    list_base+0(FP), AX
+	MOVQ    k+24(FP), CX
+	SHLQ    $0x02, CX
+	ADDQ    a_base+32(FP), CX
+	MOVLQSX (AX), DX
+	IMULQ   lda+56(FP), DX
+	LEAQ    (CX)(DX*4), DX
+	MOVLQSX 4(AX), BX
+	IMULQ   lda+56(FP), BX
+	LEAQ    (CX)(BX*4), BX
+	MOVLQSX 8(AX), SI
+	IMULQ   lda+56(FP), SI
+	LEAQ    (CX)(SI*4), SI
+	MOVLQSX 12(AX), DI
+	IMULQ   lda+56(FP), DI
+	LEAQ    (CX)(DI*4), DI
+	MOVLQSX 16(AX), R8
+	IMULQ   lda+56(FP), R8
+	LEAQ    (CX)(R8*4), R8
+	MOVLQSX 20(AX), R9
+	IMULQ   lda+56(FP), R9
+	LEAQ    (CX)(R9*4), R9
+	MOVLQSX 24(AX), R10
+	IMULQ   lda+56(FP), R10
+	LEAQ    (CX)(R10*4), R10
+	MOVLQSX 28(AX), R11
+	IMULQ   lda+56(FP), R11
+	LEAQ    (CX)(R11*4), R11
+	ADDQ    $0x20, AX
+	MOVQ    AX, list_base+0(FP)
+	MOVQ    k+24(FP), AX
+	SHLQ    $0x02, AX
+	NEGQ    AX
+	MOVQ    b_base+64(FP), CX
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+
+k:
+	VMOVUPS      (CX), Z16
+	VMOVUPS      64(CX), Z17
+	VBROADCASTSS (DX)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z0
+	VPDPWSSD     Z17, Z18, Z1
+	VBROADCASTSS (BX)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z2
+	VPDPWSSD     Z17, Z18, Z3
+	VBROADCASTSS (SI)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z4
+	VPDPWSSD     Z17, Z18, Z5
+	VBROADCASTSS (DI)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z6
+	VPDPWSSD     Z17, Z18, Z7
+	VBROADCASTSS (R8)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z8
+	VPDPWSSD     Z17, Z18, Z9
+	VBROADCASTSS (R9)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z10
+	VPDPWSSD     Z17, Z18, Z11
+	VBROADCASTSS (R10)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z12
+	VPDPWSSD     Z17, Z18, Z13
+	VBROADCASTSS (R11)(AX*1), Z18
+	VPDPWSSD     Z16, Z18, Z14
+	VPDPWSSD     Z17, Z18, Z15
+	ADDQ         $0x80, CX
+	ADDQ         $0x04, AX
+	TESTQ        $0x0000003f, AX
+	JNZ          k
+	MOVQ         next+128(FP), R12
+	TESTQ        R12, R12
+	JZ           ahead_end
+	MOVQ         40(R12), R13
+
+ahead_row:
+	MOVQ  (R12), R14
+	TESTQ R14, R14
+	JNZ   ahead_more
+	ADDQ  $0x30, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R14
+	MOVQ    R14, (R12)
+	MOVQ    8(R12), R15
+	MOVLQSX (R15)(R14*4), R14
+	IMULQ   24(R12), R14
+	ADDQ    16(R12), R14
+	MOVQ    32(R12), R15
+
+ahead_line:
+	PREFETCHT1 (R14)
+	PREFETCHT1 64(R14)
+	PREFETCHT1 128(R14)
+	PREFETCHT1 192(R14)
+	ADDQ       $0x00000100, R14
+	SUBQ       $0x04, R15
+	JG         ahead_line
+	DECQ       R13
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  AX, AX
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VPADDD (CX), Z0, Z0
+	VPADDD 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VPADDD (CX), Z2, Z2
+	VPADDD 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VPADDD (CX), Z4, Z4
+	VPADDD 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VPADDD (CX), Z6, Z6
+	VPADDD 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VPADDD (CX), Z8, Z8
+	VPADDD 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VPADDD (CX), Z10, Z10
+	VPADDD 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VPADDD (CX), Z12, Z12
+	VPADDD 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VPADDD (CX), Z14, Z14
+	VPADDD 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	SUBQ    $0x08, list_len+8(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, MMX+
+TEXT ·mulColsAVX512VNNI(SB), NOSPLIT, $0-136
+tile:
+	MOVQ   list_len+16(FP), AX
+	SHLQ   $0x02, AX
+	ADDQ   list_base+8(FP), AX
+	MOVQ   lda+56(FP), CX
+	MOVQ   a_base+32(FP), DX
+	MOVQ   b_base+64(FP), BX
+	MOVQ   list_len+16(FP), SI
+	NEGQ   SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+k:
+	MOVLQSX      32(AX)(SI*4), DI
+	IMULQ        CX, DI
+	PREFETCHT0   (DX)(DI*4)
+	MOVLQSX      (AX)(SI*4), DI
+	IMULQ        CX, DI
+	VMOVUPS      (BX), Z16
+	VMOVUPS      64(BX), Z17
+	VBROADCASTSS (DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z0
+	VPDPWSSD     Z17, Z18, Z1
+	VBROADCASTSS 4(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z2
+	VPDPWSSD     Z17, Z18, Z3
+	VBROADCASTSS 8(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z4
+	VPDPWSSD     Z17, Z18, Z5
+	VBROADCASTSS 12(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z6
+	VPDPWSSD     Z17, Z18, Z7
+	VBROADCASTSS 16(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z8
+	VPDPWSSD     Z17, Z18, Z9
+	VBROADCASTSS 20(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z10
+	VPDPWSSD     Z17, Z18, Z11
+	VBROADCASTSS 24(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z12
+	VPDPWSSD     Z17, Z18, Z13
+	VBROADCASTSS 28(DX)(DI*4), Z18
+	VPDPWSSD     Z16, Z18, Z14
+	VPDPWSSD     Z17, Z18, Z15
+	ADDQ         $0x80, BX
+	INCQ         SI
+	TESTQ        $0x0000000f, SI
+	JNZ          k
+	MOVQ         next+128(FP), DI
+	TESTQ        DI, DI
+	JZ           ahead_end
+	MOVQ         40(DI), R8
+
+ahead_row:
+	MOVQ  (DI), R9
+	TESTQ R9, R9
+	JNZ   ahead_more
+	ADDQ  $0x30, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_row
+
+ahead_more:
+	DECQ    R9
+	MOVQ    R9, (DI)
+	MOVQ    8(DI), R10
+	MOVLQSX (R10)(R9*4), R9
+	IMULQ   24(DI), R9
+	ADDQ    16(DI), R9
+	MOVQ    32(DI), R10
+
+ahead_line:
+	PREFETCHT1 (R9)
+	PREFETCHT1 64(R9)
+	PREFETCHT1 128(R9)
+	PREFETCHT1 192(R9)
+	ADDQ       $0x00000100, R9
+	SUBQ       $0x04, R10
+	JG         ahead_line
+	DECQ       R8
+	JNZ        ahead_row
+
+ahead_end:
+	TESTQ  SI, SI
+	JNZ    k
+	MOVQ   c_base+88(FP), AX
+	MOVQ   ldc+112(FP), DX
+	SHLQ   $0x02, DX
+	MOVB   accumulate+120(FP), CL
+	TESTB  CL, CL
+	JZ     store
+	MOVQ   AX, CX
+	VPADDD (CX), Z0, Z0
+	VPADDD 64(CX), Z1, Z1
+	ADDQ   DX, CX
+	VPADDD (CX), Z2, Z2
+	VPADDD 64(CX), Z3, Z3
+	ADDQ   DX, CX
+	VPADDD (CX), Z4, Z4
+	VPADDD 64(CX), Z5, Z5
+	ADDQ   DX, CX
+	VPADDD (CX), Z6, Z6
+	VPADDD 64(CX), Z7, Z7
+	ADDQ   DX, CX
+	VPADDD (CX), Z8, Z8
+	VPADDD 64(CX), Z9, Z9
+	ADDQ   DX, CX
+	VPADDD (CX), Z10, Z10
+	VPADDD 64(CX), Z11, Z11
+	ADDQ   DX, CX
+	VPADDD (CX), Z12, Z12
+	VPADDD 64(CX), Z13, Z13
+	ADDQ   DX, CX
+	VPADDD (CX), Z14, Z14
+	VPADDD 64(CX), Z15, Z15
+	ADDQ   DX, CX
+
+store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z2, (AX)
+	VMOVUPS Z3, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z8, (AX)
+	VMOVUPS Z9, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z10, (AX)
+	VMOVUPS Z11, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z12, (AX)
+	VMOVUPS Z13, 64(AX)
+	ADDQ    DX, AX
+	VMOVUPS Z14, (AX)
+	VMOVUPS Z15, 64(AX)
+	ADDQ    DX, AX
+	MOVQ    AX, c_base+88(FP)
+	ADDQ    $0x20, a_base+32(FP)
+	SUBQ    $0x08, m+0(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func spinAVX512VNNI(n int) (flops int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI
+TEXT ·spinAVX512VNNI(SB), NOSPLIT, $0-16
+	MOVQ         n+0(FP), AX
+	MOVL         $0x3f000000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3f800000, CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+
+round:
+	VPDPWSSD Z0, Z1, Z2
+	VPDPWSSD Z0, Z1, Z3
+	VPDPWSSD Z0, Z1, Z4
+	VPDPWSSD Z0, Z1, Z5
+	VPDPWSSD Z0, Z1, Z6
+	VPDPWSSD Z0, Z1, Z7
+	VPDPWSSD Z0, Z1, Z8
+	VPDPWSSD Z0, Z1, Z9
+	VPDPWSSD Z0, Z1, Z10
+	VPDPWSSD Z0, Z1, Z11
+	VPDPWSSD Z0, Z1, Z12
+	VPDPWSSD Z0, Z1, Z13
+	DECQ     AX
+	JNZ      round
+	MOVQ     $0x00000300, AX
+	MOVQ     AX, flops+8(FP)
+	VZEROUPPER
+	RET
+
+// func packRowsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, src []float32, lds int, n int, largest float32, share float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
+TEXT ·packRowsAVX512VNNI(SB), NOSPLIT, $0-128
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         ldd+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         list_base+56(FP), DX
+	MOVQ         list_len+64(FP), BX
+	MOVQ         src_base+80(FP), SI
+	MOVQ         lds+104(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         n+112(FP), R8
+	MOVQ         units_base+32(FP), R9
+	MOVL         $0x7fffffff, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x7f7fffff, R10
+	VMOVD        R10, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x7f800000, R10
+	VMOVD        R10, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x0d800000, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x7fc00000, R10
+	VMOVD        R10, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x0000ffff, R10
+	VMOVD        R10, X5
+	VPBROADCASTD X5, Z5
+
+strip:
+	MOVL    $0xffffffff, R10
+	BZHIL   R8, R10, R10
+	CMPQ    R8, $0x20
+	MOVL    $0xffffffff, R11
+	CMOVLGE R11, R10
+	KMOVW   R10, K1
+	SHRL    $0x10, R10
+	KMOVW   R10, K2
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	MOVQ    DX, R11
+	MOVQ    BX, R10
+
+widest:
+	MOVLQSX      (R11), R12
+	IMULQ        DI, R12
+	ADDQ         SI, R12
+	VMOVUPS.Z    (R12), K1, Z10
+	VPANDD       Z0, Z10, Z10
+	VPMAXUD      Z10, Z6, Z6
+	VADDPS       Z10, Z8, Z8
+	VMOVUPS.Z    64(R12), K2, Z10
+	VPANDD       Z0, Z10, Z10
+	VPMAXUD      Z10, Z7, Z7
+	VADDPS       Z10, Z9, Z9
+	ADDQ         $0x04, R11
+	DECQ         R10
+	JNZ          widest
+	VMINPS       Z1, Z8, Z8
+	VBROADCASTSS share+124(FP), Z10
+	VMULPS       Z10, Z8, Z8
+	VPMAXUD      Z8, Z6, Z6
+	VBROADCASTSS largest+120(FP), Z10
+	VPCMPUD      $0x05, Z2, Z6, K3
+	VMAXPS       Z3, Z6, Z6
+	VDIVPS       Z6, Z10, Z8
+	VDIVPS       Z10, Z6, Z6
+	VMOVAPS      Z4, K3, Z6
+	VMOVUPS      Z6, K1, (R9)
+	VMINPS       Z1, Z9, Z6
+	VBROADCASTSS share+124(FP), Z9
+	VMULPS       Z9, Z6, Z6
+	VPMAXUD      Z6, Z7, Z7
+	VBROADCASTSS largest+120(FP), Z9
+	VPCMPUD      $0x05, Z2, Z7, K3
+	VMAXPS       Z3, Z7, Z7
+	VDIVPS       Z7, Z9, Z6
+	VDIVPS       Z9, Z7, Z7
+	VMOVAPS      Z4, K3, Z7
+	VMOVUPS      Z7, K2, 64(R9)
+	MOVQ         AX, R12
+	MOVQ         DX, R11
+	MOVQ         BX, R10
+
+pair:
+	MOVLQSX   (R11), R13
+	IMULQ     DI, R13
+	ADDQ      SI, R13
+	VMOVUPS.Z (R13), K1, Z7
+	VMULPS    Z7, Z8, Z7
+	VCVTPS2DQ Z7, Z7
+	VPXORD    Z11, Z11, Z11
+	VMOVUPS.Z 64(R13), K2, Z9
+	VMULPS    Z9, Z6, Z9
+	VCVTPS2DQ Z9, Z9
+	VPXORD    Z12, Z12, Z12
+	CMPQ      R10, $0x01
+	JE        single
+	MOVLQSX   4(R11), R13
+	IMULQ     DI, R13
+	ADDQ      SI, R13
+	VMOVUPS.Z (R13), K1, Z11
+	VMULPS    Z11, Z8, Z11
+	VCVTPS2DQ Z11, Z11
+	VPSLLD    $0x10, Z11, Z11
+	VMOVUPS.Z 64(R13), K2, Z12
+	VMULPS    Z12, Z6, Z12
+	VCVTPS2DQ Z12, Z12
+	VPSLLD    $0x10, Z12, Z12
+
+single:
+	VPTERNLOGD $0xd8, Z5, Z7, Z11
+	VMOVUPS    Z11, K1, (R12)
+	VPTERNLOGD $0xd8, Z5, Z9, Z12
+	VMOVUPS    Z12, K2, 64(R12)
+	ADDQ       CX, R12
+	ADDQ       $0x08, R11
+	SUBQ       $0x02, R10
+	JG         pair
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000080, SI
+	ADDQ       $0x00000080, R9
+	SUBQ       $0x20, R8
+	JG         strip
+	VZEROUPPER
+	RET
+
+// func packColsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, src []float32, lds int, n int, largest float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, BMI2
+TEXT ·packColsAVX512VNNI(SB), NOSPLIT, $0-124
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         ldd+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         list_base+56(FP), DX
+	MOVQ         list_len+64(FP), BX
+	MOVQ         src_base+80(FP), SI
+	MOVQ         lds+104(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         n+112(FP), R8
+	MOVQ         units_base+32(FP), R9
+	VBROADCASTSS largest+120(FP), Z0
+	MOVL         $0x7fffffff, R10
+	VMOVD        R10, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x7f7fffff, R10
+	VMOVD        R10, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x7f800000, R10
+	VMOVD        R10, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x0d800000, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x7fc00000, R10
+	VMOVD        R10, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x0000ffff, R10
+	VMOVD        R10, X5
+	VPBROADCASTD X5, Z5
+	VMOVDQU64    inOrder<>+0(SB), Z5
+	MOVQ         R8, R10
+	ANDQ         $0x1f, R10
+	MOVL         $0xffffffff, R11
+	BZHIL        R10, R11, R11
+	LEAQ         1(R10), R10
+	SHRQ         $0x01, R10
+	KMOVW        R11, K1
+	MOVL         $0xffffffff, R12
+	BZHIL        R10, R12, R10
+	KMOVW        R10, K2
+	SHRL         $0x10, R11
+	KMOVW        R11, K3
+
+rows:
+	MOVLQSX (DX), R10
+	IMULQ   DI, R10
+	ADDQ    SI, R10
+	MOVQ    R10, R11
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	MOVQ    R8, R12
+
+widest:
+	CMPQ    R12, $0x20
+	JL      widest_end
+	VMOVUPS (R11), Z8
+	VMOVUPS 64(R11), Z9
+	VPANDD  Z1, Z8, Z8
+	VPMAXUD Z8, Z6, Z6
+	VPANDD  Z1, Z9, Z9
+	VPMAXUD Z9, Z7, Z7
+	ADDQ    $0x00000080, R11
+	SUBQ    $0x20, R12
+	JMP     widest
+
+widest_end:
+	VMOVUPS.Z  (R11), K1, Z8
+	VMOVUPS.Z  64(R11), K3, Z9
+	VPANDD     Z1, Z8, Z8
+	VPMAXUD    Z8, Z6, Z6
+	VPANDD     Z1, Z9, Z9
+	VPMAXUD    Z9, Z7, Z7
+	VPMAXUD    Z7, Z6, Z6
+	VSHUFF64X2 $0x4e, Z6, Z6, Z7
+	VPMAXUD    Z7, Z6, Z6
+	VSHUFF64X2 $0xb1, Z6, Z6, Z7
+	VPMAXUD    Z7, Z6, Z6
+	VPSHUFD    $0x4e, Z6, Z7
+	VPMAXUD    Z7, Z6, Z6
+	VPSHUFD    $0xb1, Z6, Z7
+	VPMAXUD    Z7, Z6, Z6
+	VPCMPUD    $0x05, Z2, Z6, K4
+	VMAXPS     Z3, Z6, Z6
+	VDIVPS     Z6, Z0, Z7
+	VDIVPS     Z0, Z6, Z6
+	VMOVAPS    Z4, K4, Z6
+	VMOVSS     X6, (R9)
+	MOVQ       AX, R11
+	MOVQ       R8, R12
+
+vectors:
+	CMPQ      R12, $0x20
+	JL        vectors_end
+	VMOVUPS   (R10), Z6
+	VMOVUPS   64(R10), Z8
+	VMULPS    Z6, Z7, Z6
+	VCVTPS2DQ Z6, Z6
+	VMULPS    Z8, Z7, Z8
+	VCVTPS2DQ Z8, Z8
+	VPACKSSDW Z8, Z6, Z6
+	VPERMQ    Z6, Z5, Z6
+	VMOVUPS   Z6, (R11)
+	ADDQ      $0x00000080, R10
+	ADDQ      $0x40, R11
+	SUBQ      $0x20, R12
+	JMP       vectors
+
+vectors_end:
+	TESTQ     R12, R12
+	JZ        next
+	VMOVUPS.Z (R10), K1, Z6
+	VMOVUPS.Z 64(R10), K3, Z8
+	VMULPS    Z6, Z7, Z6
+	VCVTPS2DQ Z6, Z6
+	VMULPS    Z8, Z7, Z8
+	VCVTPS2DQ Z8, Z8
+	VPACKSSDW Z8, Z6, Z6
+	VPERMQ    Z6, Z5, Z6
+	VMOVUPS   Z6, K2, (R11)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ $0x04, R9
+	ADDQ CX, AX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+DATA inOrder<>+0(SB)/8, $0x0000000000000000
+DATA inOrder<>+8(SB)/8, $0x0000000000000002
+DATA inOrder<>+16(SB)/8, $0x0000000000000004
+DATA inOrder<>+24(SB)/8, $0x0000000000000006
+DATA inOrder<>+32(SB)/8, $0x0000000000000001
+DATA inOrder<>+40(SB)/8, $0x0000000000000003
+DATA inOrder<>+48(SB)/8, $0x0000000000000005
+DATA inOrder<>+56(SB)/8, $0x0000000000000007
+GLOBL inOrder<>(SB), RODATA|NOPTR, $64
+
+// func unscaleAVX512VNNI(c []float32, ldc int, sums []float32, rows int, byRow []float32, byLane []float32, keep []float32)
+// Requires: AVX, AVX512F
+TEXT ·unscaleAVX512VNNI(SB), NOSPLIT, $0-136
+	MOVQ    c_base+0(FP), AX
+	MOVQ    ldc+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    sums_base+32(FP), DX
+	MOVQ    rows+56(FP), BX
+	MOVQ    byRow_base+64(FP), SI
+	MOVQ    byLane_base+88(FP), DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	MOVQ    keep_base+112(FP), DI
+	TESTQ   DI, DI
+	JZ      set
+	VMOVUPS (DI), Z2
+	VMOVUPS 64(DI), Z3
+
+add:
+	VBROADCASTSS (SI), Z4
+	VCVTDQ2PS    (DX), Z5
+	VMULPS       Z4, Z0, Z6
+	VMULPS       (AX), Z2, Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (AX)
+	VCVTDQ2PS    64(DX), Z5
+	VMULPS       Z4, Z1, Z4
+	VMULPS       64(AX), Z3, Z6
+	VFMADD231PS  Z5, Z4, Z6
+	VMOVUPS      Z6, 64(AX)
+	ADDQ         $0x04, SI
+	ADDQ         $0x00000080, DX
+	ADDQ         CX, AX
+	DECQ         BX
+	JNZ          add
+	VZEROUPPER
+	RET
+
+set:
+	VBROADCASTSS (SI), Z4
+	VCVTDQ2PS    (DX), Z2
+	VMULPS       Z4, Z0, Z3
+	VMULPS       Z2, Z3, Z2
+	VMOVUPS      Z2, (AX)
+	VCVTDQ2PS    64(DX), Z2
+	VMULPS       Z4, Z1, Z3
+	VMULPS       Z2, Z3, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x04, SI
+	ADDQ         $0x00000080, DX
+	ADDQ         CX, AX
+	DECQ         BX
+	JNZ          set
+	VZEROUPPER
+	RET
+
+// func cpuid(leaf uint32, subleaf uint32) (eax uint32, ebx uint32, ecx uint32, edx uint32)
+// Requires: CPUID
+TEXT ·cpuid(SB), NOSPLIT, $0-24
+	MOVL leaf+0(FP), AX
+	MOVL subleaf+4(FP), CX
+	CPUID
+	MOVL AX, eax+8(FP)
+	MOVL BX, ebx+12(FP)
+	MOVL CX, ecx+16(FP)
+	MOVL DX, edx+20(FP)
+	RET

@@ -117,6 +117,9 @@ type level struct {
 	// the number of floating-point operations of one round. It measures the
 	// peak speed that the other routines are compared with.
 	spin func(n int) (flops int)
+
+	bf16  bf16Products
+	int16 int16Products
 }
 
 const (
@@ -130,8 +133,8 @@ const (
 // change it.
 var active = levels()[0]
 
-// Features names the level that runs on this machine: "avx512", "avx2", "neon" or
-// "portable".
+// Features names the level that runs on this machine: "avx512bf16", "avx512",
+// "avx2", "neon" or "portable".
 func Features() string { return active.name }
 
 // Spin runs n rounds of independent multiply-adds on registers and returns the

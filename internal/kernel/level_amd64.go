@@ -4,7 +4,11 @@ package kernel
 
 //go:generate go run -C _gen . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg kernel
 
-import "golang.org/x/sys/cpu"
+import (
+	"slices"
+
+	"golang.org/x/sys/cpu"
+)
 
 // levels lists what this machine can run, fastest first. Package cpu reports an
 // instruction set only if the operating system saves its registers.
@@ -29,6 +33,8 @@ func levels() []*level {
 			partition:  partitionPortable,
 			spin:       spinAVX2,
 		}
+		avx2.bf16 = avx2.roundedProducts(roundRowsUnits)
+		avx2.int16 = avx2.integerProducts()
 		if cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ {
 			// Transposition is bound by shuffles and stores of 8x8 blocks, rotation
 			// by loads and stores of short rows: wider registers would not make them
@@ -46,9 +52,62 @@ func levels() []*level {
 			avx512.rank = rankAVX512
 			avx512.partition = partitionAVX512
 			avx512.spin = spinAVX512
+			avx512.bf16 = avx512.roundedProducts(roundRowsAVX512)
+			avx512.int16 = avx512.integerProducts()
+			if cpu.X86.HasAVX512VNNI {
+				avx512.int16 = int16Products{
+					perWord:  2,
+					packRows: packRowsAVX512VNNI,
+					packCols: packColsAVX512VNNI,
+					mulRows:  mulRowsAVX512VNNI,
+					mulCols:  mulColsAVX512VNNI,
+					unscale:  unscaleAVX512VNNI,
+					spin:     spinAVX512VNNI,
+				}
+			}
 			found = append(found, &avx512)
+			if cpu.X86.HasAVX512BF16 {
+				bf16 := avx512
+				bf16.name = "avx512bf16"
+				bf16.bf16 = bf16Products{
+					perWord:  2,
+					packRows: packRowsAVX512BF16,
+					packCols: packColsAVX512BF16,
+					mulRows:  mulRowsAVX512BF16,
+					mulCols:  mulColsAVX512BF16,
+					spin:     spinAVX512BF16,
+				}
+				at := 0
+				if slowBF16() {
+					at = 1
+				}
+				found = slices.Insert(found, at, &bf16)
+			}
 		}
 		found = append(found, avx2)
 	}
 	return append(found, &portable)
+}
+
+// roundRowsUnits is roundRowsAVX2 for any length.
+func roundRowsUnits(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+	units := n / rowUnit * rowUnit
+	if units > 0 {
+		roundRowsAVX2(dst, ldd, list, src, lds, units)
+	}
+	if units < n {
+		roundRowsPortable(dst[units:], ldd, list, src[units:], lds, n-units)
+	}
+}
+
+// slowBF16 reports whether the processor has VDPBF16PS, but is faster without.
+// Emerald Rapids issues one in two cycles, and in that time four VFMADD231PS,
+// which make twice as many products. Intel's other cores with AVX512-FP16 are
+// taken to be alike. This is asked and not measured, so that the same machine
+// gives the same results every time.
+func slowBF16() bool {
+	const genu, ineI, ntel = 0x756e6547, 0x49656e69, 0x6c65746e // "GenuineIntel"
+	_, b, c, d := cpuid(0, 0)
+	_, _, _, features := cpuid(7, 0)
+	return b == genu && d == ineI && c == ntel && features>>23&1 != 0
 }

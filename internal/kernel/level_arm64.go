@@ -15,5 +15,7 @@ func levels() []*level {
 	neon.dotRows = dotRowsNEON
 	neon.swiGLU = swiGLUNEON
 	neon.spin = spinNEON
+	neon.bf16 = neon.roundedProducts(roundRowsPortable)
+	neon.int16 = neon.integerProducts()
 	return []*level{&neon, &portable}
 }

@@ -18,7 +18,8 @@ const (
 )
 
 // Linear computes y = x w^T + bias: x [rows, w.Cols], y [rows, w.Rows], bias
-// [w.Rows] or nil. Sums are float32, whatever the type of the weights.
+// [w.Rows] or nil. Sums are float32, whatever the type of the weights and the
+// precision of the products.
 func (t *Team) Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	w.check("Linear")
 	if rows < 0 {
@@ -72,6 +73,10 @@ func (l *linear) add(bias []float32) {
 }
 
 func (l *linear) multiplyAll() {
+	if l.w.Precision != Float32 {
+		l.multiplyPacked()
+		return
+	}
 	in := l.w.Cols
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes

@@ -48,6 +48,7 @@ type Matrix struct {
 	Rows, Cols int
 	DType      DType
 	Data       []byte
+	Precision  Precision // of products with the matrix, see Linear
 }
 
 // NewMatrix checks that data has the size of a [rows, cols] matrix of type t.

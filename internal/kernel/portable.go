@@ -26,6 +26,23 @@ var portable = level{
 	rank:       rankPortable,
 	partition:  partitionPortable,
 	spin:       spinPortable,
+	bf16: bf16Products{
+		perWord:  1,
+		packRows: roundRowsPortable,
+		packCols: roundRowsPortable,
+		mulRows:  mulRowsPortable,
+		mulCols:  mulColsPortable,
+		spin:     spinPortable,
+	},
+	int16: int16Products{
+		perWord:  1,
+		packRows: quantizeRowsPortable,
+		packCols: quantizeColsPortable,
+		mulRows:  mulRowsPortable,
+		mulCols:  mulColsPortable,
+		unscale:  unscalePortable,
+		spin:     spinPortable,
+	},
 }
 
 // mulRowsPortable keeps a block of 2x4 sums in registers: with its operands that

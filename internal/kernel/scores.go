@@ -40,7 +40,7 @@ func (t *Team) collectScores(fn string, out, scores []float32, ld int, a *Operan
 	group = min(group, a.Len)
 	j := scoresJob{
 		Operands: *a, out: out, scores: scores, ld: ld, keys: t.keys.valid(a, lo), lo: lo,
-		group: group, groups: groups, perTask: max(1, tileQueries/group),
+		group: group, groups: groups, perTask: max(1, a.tileQueries()/group),
 	}
 	run(t, &t.scores, a.Batch*a.Heads*Groups(groups, j.perTask), j)
 }
@@ -69,8 +69,8 @@ func (j *scoresJob) run(w *scratch, task int) {
 		clear(scores(u))
 	}
 	end := min((u+j.perTask)*j.group, j.Len)
-	for first := u * j.group; first < end; first += tileQueries {
-		t := j.newTile(index, first, min(first+tileQueries, end), j.keys[index/j.Heads])
+	for first := u * j.group; first < end; first += j.tileQueries() {
+		t := j.newTile(index, first, min(first+j.tileQueries(), end), j.keys[index/j.Heads])
 		t.keep = true
 		if j.out == nil {
 			t.v = nil

@@ -46,8 +46,8 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 			next = tableKeys(&w.index[(u+1)%2], &j.Operands, &j.table, index, u+1)
 		}
 		end := min((u+1)*j.group, j.Len)
-		for first := u * j.group; first < end; first += tileQueries {
-			tile := j.newTile(index, first, min(first+tileQueries, end), keys)
+		for first := u * j.group; first < end; first += j.tileQueries() {
+			tile := j.newTile(index, first, min(first+j.tileQueries(), end), keys)
 			tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
 			tile.next = next
 			if tile.last < end {

@@ -155,16 +155,21 @@ func rowSpans(rows, width int) spans { return spans{rows, max(1, elementGrain/wi
 // largest size asked for and are kept in a pool between calls.
 type scratch struct {
 	team    *Team // that it works for
-	panels  [tilePanels]panel
+	panels  [packedPanels]panel
 	factors [lanes]float32     // one number per lane of a panel
 	rest    [2 * lanes]float32 // what does not fill a unit, of two operands
-	v       []float32          // padded rows of a key block, [blockKeys, D padded]
-	nextK   ahead              // keys and values that follow
+	k, v    []float32          // keys and values of a block, or inputs and weights, rounded or padded
+	p       []float32          // exponentials of a block, packed
+
+	keyUnits, valueUnits []float32 // of integers
+
+	nextK   ahead // keys and values that follow
 	nextV   ahead
 	s       []float32  // scores of a key block, [blockKeys, lanes]
 	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
 	maxima  []float32  // running maximum after each key block, [panels, blocks, lanes]
 	column  []float32  // one number per key of a block
+	rows    []int32    // 0, 1, 2, ...
 	index   [2][]int32 // keys of a query group and of the next one
 	order   []uint32   // sort keys of a row of scores
 	ties    []uint32   // sort keys that agree in their leading digits

@@ -5,8 +5,11 @@ import "math"
 const (
 	// tilePanels panels of queries walk over the keys together, so that a block
 	// of keys and values is fetched once for all of them.
-	tilePanels  = 4
-	tileQueries = tilePanels * lanes
+	tilePanels = 4
+
+	// packedPanels is tilePanels where keys and values are packed first, which is
+	// worth more panels.
+	packedPanels = 8
 
 	// blockKeys is the largest number of keys per step of the walk. A block of
 	// scores, [blockKeys, lanes], is 16 KiB: it stays in the first-level cache
@@ -29,7 +32,7 @@ func padList(list []int32) []int32 {
 func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
 
 // identity is the list of the first rows of a matrix.
-var identity = func() (list [max(blockKeys, linearChunk) + soonRows]int32) {
+var identity = func() (list [max(blockKeys, linearDepth) + soonRows]int32) {
 	for i := range list {
 		list[i] = int32(i)
 	}
@@ -78,7 +81,7 @@ type tile struct {
 	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are wanted
 	out         []float32 // [N, dim], nil if only scores are wanted
 	scale       float32
-	first, last int     // queries [first, last), at most tileQueries
+	first, last int     // queries [first, last), at most Operands.tileQueries
 	keys        []int32 // ascending, padded: see padList
 	next        []int32 // what the next tile reads first, to be fetched already
 
@@ -88,6 +91,16 @@ type tile struct {
 	// keep retains the exponentials of all keys for collect and the gradient,
 	// instead of those of one block.
 	keep bool
+
+	precision Precision
+}
+
+// tileQueries is the largest number of queries of a tile.
+func (a *Operands) tileQueries() int {
+	if a.Precision == Float32 {
+		return tilePanels * lanes
+	}
+	return packedPanels * lanes
 }
 
 // newTile is the tile of queries [first, last) of one (batch, head) pair.
@@ -95,7 +108,7 @@ func (a *Operands) newTile(index, first, last int, keys []int32) tile {
 	q, k, v := a.head(index)
 	return tile{
 		dim: a.HeadDim, q: q, k: k, v: v, scale: a.Scale,
-		first: first, last: last, keys: keys, reach: -1,
+		first: first, last: last, keys: keys, reach: -1, precision: a.Precision,
 	}
 }
 
@@ -111,9 +124,10 @@ func (t *tile) queries(p int) (first, count int) {
 // panel is the state of up to 32 queries while they walk over the keys. Unused
 // lanes compute with a query of zeros; their results are never read.
 type panel struct {
-	query  []float32          // [D, lanes], scaled such that scores are powers of 2
+	query  []float32          // [D, lanes], scaled such that scores are powers of 2, or packed
 	output []float32          // [D padded, lanes], not yet divided by the sum
 	state  [3 * lanes]float32 // maximum, sum, shrink: see level.softmax
+	units  [lanes]float32     // of the query, if it is integers
 }
 
 func (p *panel) maximum() []float32 { return p.state[:lanes] }
@@ -131,6 +145,7 @@ func (w *scratch) attend(t *tile) {
 		first, count := t.queries(p)
 		panel.query = sized(&panel.query, t.dim*lanes)
 		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
+		w.packQuery(t, panel)
 		panel.output = sized(&panel.output, dimPad*lanes)
 		for i := range lanes {
 			panel.maximum()[i] = float32(math.Inf(-1))
@@ -148,7 +163,7 @@ func (w *scratch) attend(t *tile) {
 	for start := 0; start < keys && !w.team.Stopped(); start += t.blockLen() {
 		list := t.block(start)
 		rows := len(list)
-		v, ldv, rowsOfV := t.values(&w.v, list)
+		mul := w.products(t, list)
 		upcoming := t.next
 		if start+rows < keys {
 			upcoming = t.block(start + rows)
@@ -163,15 +178,15 @@ func (w *scratch) attend(t *tile) {
 			}
 		}
 		count := min(t.last-t.first, len(q)/t.dim)
-		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*rows)
-		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*rows)
+		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*mul.steps)
+		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*mul.steps)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s
 			if t.keep {
 				s = w.kept[(p*keysPad+start)*lanes:]
 			}
-			active.mulRows(units(list), t.dim, t.k, t.dim, panel.query, s, lanes, false, nextK)
+			w.scores(&mul, panel, s, rows, nextK)
 			if t.reach >= 0 {
 				t.mask(s, p, list)
 			}
@@ -179,13 +194,9 @@ func (w *scratch) attend(t *tile) {
 			if t.keep {
 				copy(w.maxima[(p*t.blocks()+start/t.blockLen())*lanes:], panel.maximum())
 			}
-			if v == nil {
-				continue
+			if t.v != nil {
+				w.accumulate(&mul, panel, s, rows, dimPad, start == 0, nextV)
 			}
-			if start > 0 && !allOnes(panel.shrink()) {
-				active.scaleRows(panel.output, dimPad, panel.shrink())
-			}
-			active.mulCols(dimPad, rowsOfV, v, ldv, s, panel.output, lanes, start > 0, nextV)
 		}
 	}
 }

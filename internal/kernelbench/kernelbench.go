@@ -22,6 +22,8 @@ type Row struct {
 	Level string `json:"level"` // instruction set, see kernel.Features
 	DType string `json:"dtype"` // of the operands of the products, or the weights of linear
 
+	Precision string `json:"precision"` // that operands of products are rounded to
+
 	// Shape of an attention, [1, Heads, N, HeadDim]. Group is 0 for dense
 	// attention; Sparsity is the share of the keys that a query does not read.
 	Heads    int     `json:"heads,omitempty"`
@@ -41,8 +43,8 @@ type Row struct {
 
 	// GFLOPS counts useful operations: 4 Heads N keys HeadDim for attention,
 	// 2 Rows In Out for linear. PeakGFLOPS is the median of what all threads
-	// reached on registers alone just before and after each run, and Percent the
-	// median of the ratio.
+	// reached on registers alone just before and after each run, with the
+	// instruction that makes the products, and Percent the median of the ratio.
 	GFLOPS     float64 `json:"gflops"`
 	PeakGFLOPS float64 `json:"peak_gflops"`
 	Percent    float64 `json:"percent_of_peak"`
@@ -64,7 +66,8 @@ type Options struct {
 	Sparsities []int    // per cent [80, 90]
 	Linears    [][3]int // rows, in, out [2048x256x1024, 1024^3, 32x4096x4096]
 	DTypes     []kernel.DType
-	Samples    int // [15]
+	Precisions []kernel.Precision // [all]
+	Samples    int                // [15]
 }
 
 func (o *Options) defaults() {
@@ -95,6 +98,9 @@ func (o *Options) defaults() {
 	if o.DTypes == nil {
 		o.DTypes = []kernel.DType{kernel.F32, kernel.BF16}
 	}
+	if o.Precisions == nil {
+		o.Precisions = []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16}
+	}
 	if o.Samples == 0 {
 		o.Samples = 15
 	}
@@ -112,6 +118,11 @@ func (o *Options) check() error {
 			if n <= 0 {
 				return fmt.Errorf("kernelbench: %s is %d, must be positive", name, n)
 			}
+		}
+	}
+	for _, p := range o.Precisions {
+		if err := p.Validate(); err != nil {
+			return fmt.Errorf("kernelbench: %w", err)
 		}
 	}
 	for _, s := range o.Sparsities {
@@ -141,7 +152,7 @@ func Run(o Options, report func(Row) error) error {
 			runtime.GOMAXPROCS(threads)
 			row := c.row
 			row.Level, row.Threads = kernel.Features(), threads
-			measure(&row, o.Samples, c.flops, run)
+			measure(&row, c, o.Samples, run)
 			if err := report(row); err != nil {
 				return err
 			}
@@ -153,15 +164,22 @@ func Run(o Options, report func(Row) error) error {
 // measure fills in the numbers of a row. A run next to a peak that is far below
 // the best one shared the processor with another program; up to three times as
 // many runs are made to have samples without such.
-func measure(row *Row, samples int, flops float64, run func()) {
+func measure(row *Row, c benchCase, samples int, run func()) {
+	flops, spin := c.flops, kernel.Spin
+	switch c.precision {
+	case kernel.BFloat16:
+		spin = kernel.SpinBF16
+	case kernel.Int16:
+		spin = kernel.SpinInt16
+	}
 	run() // grows buffers
 	type sample struct{ run, peak speed }
 	var all []sample
 	best, calm := 0.0, 0
-	before := peak()
+	before := peak(spin)
 	for calm < samples && len(all) < 3*samples {
 		s := timed(func() float64 { run(); return flops })
-		after := peak()
+		after := peak(spin)
 		all = append(all, sample{s, before.mean(after)})
 		best = max(best, after.wall)
 		before = after
@@ -215,9 +233,9 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// peak is what GOMAXPROCS threads reach together on registers alone. The clock
-// starts when all of them run.
-func peak() speed {
+// peak is what GOMAXPROCS threads reach together on registers alone with spin,
+// one of those of package kernel. The clock starts when all of them run.
+func peak(spin func(n int) int) speed {
 	rounds := spinRounds()
 	workers := runtime.GOMAXPROCS(0)
 	flops := make(chan int, workers)
@@ -229,7 +247,7 @@ func peak() speed {
 			for waiting.Load() > 0 {
 				runtime.Gosched()
 			}
-			flops <- kernel.Spin(rounds)
+			flops <- spin(rounds)
 		}()
 	}
 	waiting.Add(-1)
@@ -237,7 +255,7 @@ func peak() speed {
 		runtime.Gosched()
 	}
 	return timed(func() float64 {
-		total := kernel.Spin(rounds)
+		total := spin(rounds)
 		for range workers - 1 {
 			total += <-flops
 		}
@@ -258,9 +276,10 @@ var spinRounds = sync.OnceValue(func() int {
 // benchCase is one measurement, but for the number of threads. prepare makes its
 // operands, which other cases then do not have to keep in memory.
 type benchCase struct {
-	row     Row
-	flops   float64
-	prepare func() (run func())
+	row       Row
+	precision kernel.Precision
+	flops     float64
+	prepare   func() (run func())
 }
 
 func (o *Options) cases() (cases []benchCase) {
@@ -268,7 +287,9 @@ func (o *Options) cases() (cases []benchCase) {
 		if op == "linear" {
 			for _, l := range o.Linears {
 				for _, t := range o.DTypes {
-					cases = append(cases, linearCase(l[0], l[1], l[2], t))
+					for _, p := range o.Precisions {
+						cases = append(cases, linearCase(l[0], l[1], l[2], t, p))
+					}
 				}
 			}
 			continue
@@ -276,15 +297,19 @@ func (o *Options) cases() (cases []benchCase) {
 		for _, n := range o.Lens {
 			for _, dim := range o.HeadDims {
 				base := Row{Op: op, DType: kernel.F32.String(), Heads: o.Heads, N: n, HeadDim: dim}
-				if op == "dense" {
-					cases = append(cases, attentionCase(base))
-					continue
+				rows := []Row{base}
+				if op != "dense" {
+					rows = nil
+					for _, group := range o.Groups {
+						for _, s := range o.Sparsities {
+							base.Group, base.Sparsity = group, float64(s)/100
+							rows = append(rows, base)
+						}
+					}
 				}
-				for _, group := range o.Groups {
-					base.Group = group
-					for _, s := range o.Sparsities {
-						base.Sparsity = float64(s) / 100
-						cases = append(cases, attentionCase(base))
+				for _, row := range rows {
+					for _, p := range o.Precisions {
+						cases = append(cases, attentionCase(row, p))
 					}
 				}
 			}
@@ -296,7 +321,8 @@ func (o *Options) cases() (cases []benchCase) {
 // attentionCase draws normally distributed operands. The index sets of
 // columnsparse are those of random scores, which have no structure that would
 // help.
-func attentionCase(row Row) benchCase {
+func attentionCase(row Row, p kernel.Precision) benchCase {
+	row.Precision = p.String()
 	keep := row.N - int(row.Sparsity*float64(row.N))
 	keys := row.N // of a refresh, which reads all keys and keeps some for later
 	if row.Op == "columnsparse" {
@@ -309,7 +335,7 @@ func attentionCase(row Row) benchCase {
 		a := &kernel.Operands{
 			Shape: kernel.Shape{Batch: 1, Heads: row.Heads, KVHeads: row.Heads, Len: row.N, HeadDim: row.HeadDim},
 			Q:     normal(r, size), K: normal(r, size), V: normal(r, size),
-			Scale: 0.1,
+			Scale: 0.1, Precision: p,
 		}
 		out := make([]float32, size)
 		if row.Op == "dense" {
@@ -330,19 +356,19 @@ func attentionCase(row Row) benchCase {
 		choose()
 		return func() { team.ColumnSparse(out, nil, a, table) }
 	}
-	return benchCase{row, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}
+	return benchCase{row, p, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}
 }
 
-func linearCase(rows, in, out int, t kernel.DType) benchCase {
-	row := Row{Op: "linear", DType: t.String(), Rows: rows, In: in, Out: out}
+func linearCase(rows, in, out int, t kernel.DType, p kernel.Precision) benchCase {
+	row := Row{Op: "linear", DType: t.String(), Precision: p.String(), Rows: rows, In: in, Out: out}
 	prepare := func() func() {
 		team := new(kernel.Team) // of GOMAXPROCS workers
 		r := rand.New(rand.NewPCG(1, 2))
 		x, y := normal(r, rows*in), make([]float32, rows*out)
-		w := kernel.Matrix{Rows: out, Cols: in, DType: t, Data: encode(normal(r, out*in), t)}
+		w := kernel.Matrix{Rows: out, Cols: in, DType: t, Data: encode(normal(r, out*in), t), Precision: p}
 		return func() { team.Linear(y, x, rows, &w, nil) }
 	}
-	return benchCase{row, 2 * float64(rows) * float64(in) * float64(out), prepare}
+	return benchCase{row, p, 2 * float64(rows) * float64(in) * float64(out), prepare}
 }
 
 func normal(r *rand.Rand, n int) []float32 {

@@ -15,7 +15,7 @@ import (
 func tiny() kernelbench.Options {
 	return kernelbench.Options{
 		Heads: 2, Lens: []int{64}, HeadDims: []int{8}, Groups: []int{32}, Sparsities: []int{75},
-		Linears: [][3]int{{3, 4, 5}}, DTypes: []kernel.DType{kernel.BF16}, Threads: []int{1, 2}, Samples: 1,
+		Linears: [][3]int{{3, 4, 5}}, DTypes: []kernel.DType{kernel.BF16}, Precisions: []kernel.Precision{kernel.BFloat16, kernel.Float32}, Threads: []int{1, 2}, Samples: 1,
 	}
 }
 
@@ -33,8 +33,11 @@ func TestRun(t *testing.T) {
 		t.Errorf("GOMAXPROCS is %d, was %d", runtime.GOMAXPROCS(0), before)
 	}
 	var ops []string
-	for _, r := range rows {
+	for i, r := range rows {
 		ops = append(ops, r.Op)
+		if want := []string{"bfloat16", "float32"}[i/2%2]; r.Precision != want {
+			t.Errorf("row %d: precision %s, want %s", i, r.Precision, want)
+		}
 		if r.Level != kernel.Features() || r.MS <= 0 || r.GFLOPS <= 0 || r.PeakGFLOPS <= 0 || r.Percent <= 0 || r.Samples < 1 {
 			t.Errorf("row %+v", r)
 		}
@@ -45,13 +48,13 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %g operations, want %g", r.Op, got, flops)
 		}
 	}
-	if got, want := strings.Join(ops, " "), "dense dense refresh refresh columnsparse columnsparse linear linear"; got != want {
+	if got, want := strings.Join(ops, " "), strings.TrimSpace(strings.Repeat("dense ", 4)+strings.Repeat("refresh ", 4)+strings.Repeat("columnsparse ", 4)+strings.Repeat("linear ", 4)); got != want {
 		t.Errorf("ops %q, want %q", got, want)
 	}
 }
 
 func TestOutput(t *testing.T) {
-	row := kernelbench.Row{Op: "columnsparse", Level: "avx2", DType: "F32", Heads: 8, N: 4096, HeadDim: 64,
+	row := kernelbench.Row{Op: "columnsparse", Level: "avx2", DType: "F32", Precision: "bfloat16", Heads: 8, N: 4096, HeadDim: 64,
 		Group: 32, Sparsity: 0.9, Threads: 2, Samples: 9, MS: 12.5, GFLOPS: 100, PeakGFLOPS: 200, Percent: 50}
 	var table, lines bytes.Buffer
 	for range 2 {
@@ -59,7 +62,7 @@ func TestOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"8x4096x64", "90 %", "12.500", "50.0"} {
+	for _, want := range []string{"8x4096x64", "bfloat16", "90 %", "12.500", "50.0"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is not in %q", want, table.String())
 		}
@@ -69,7 +72,7 @@ func TestOutput(t *testing.T) {
 	if err := json.Unmarshal([]byte(first), &back); err != nil || back != row {
 		t.Errorf("%s decodes to %+v, %v", first, back, err)
 	}
-	for _, field := range []string{"op", "heads", "n", "head_dim", "group", "sparsity", "dtype", "threads", "ms", "gflops", "peak_gflops"} {
+	for _, field := range []string{"op", "heads", "n", "head_dim", "group", "sparsity", "dtype", "precision", "threads", "ms", "gflops", "peak_gflops"} {
 		if !strings.Contains(first, `"`+field+`":`) {
 			t.Errorf("no field %s in %s", field, first)
 		}
@@ -78,12 +81,13 @@ func TestOutput(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	for want, change := range map[string]func(o *kernelbench.Options){
-		`op "dens"`:         func(o *kernelbench.Options) { o.Ops = []string{"dens"} },
-		"threads is 0":      func(o *kernelbench.Options) { o.Threads = []int{0} },
-		"group is -1":       func(o *kernelbench.Options) { o.Groups = []int{-1} },
-		"sparsity is 100 %": func(o *kernelbench.Options) { o.Sparsities = []int{100} },
-		"linear 1x0x1":      func(o *kernelbench.Options) { o.Linears = [][3]int{{1, 0, 1}} },
-		"stop as asked":     func(o *kernelbench.Options) {},
+		`op "dens"`:                 func(o *kernelbench.Options) { o.Ops = []string{"dens"} },
+		"threads is 0":              func(o *kernelbench.Options) { o.Threads = []int{0} },
+		"group is -1":               func(o *kernelbench.Options) { o.Groups = []int{-1} },
+		"precision is Precision(7)": func(o *kernelbench.Options) { o.Precisions = []kernel.Precision{7} },
+		"sparsity is 100 %":         func(o *kernelbench.Options) { o.Sparsities = []int{100} },
+		"linear 1x0x1":              func(o *kernelbench.Options) { o.Linears = [][3]int{{1, 0, 1}} },
+		"stop as asked":             func(o *kernelbench.Options) {},
 	} {
 		o := tiny()
 		change(&o)

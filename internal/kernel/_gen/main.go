@@ -110,9 +110,12 @@ func row(i int, base, base4, stride, stride3 reg.GPVirtual) Mem {
 }
 
 // broadcast makes a register with x in all lanes.
-func (v *isa) broadcast(x float64) reg.VecVirtual {
+func (v *isa) broadcast(x float64) reg.VecVirtual { return v.integers(math.Float32bits(float32(x))) }
+
+// integers makes a register with the same 32 bits in all lanes.
+func (v *isa) integers(bits uint32) reg.VecVirtual {
 	g, r := GP32(), v.reg()
-	MOVL(U32(math.Float32bits(float32(x))), g)
+	MOVL(U32(bits), g)
 	VMOVD(g, r.AsX())
 	VPBROADCASTD(r.AsX(), r)
 	return r
@@ -129,11 +132,24 @@ func main() {
 		v.sumSquares()
 		v.weigh()
 		v.swiGLU()
+		v.roundRows()
 		v.spin()
 	}
 	transposes()
 	rotate()
 	rank()
 	partition()
+	avx512bf16.mulRows()
+	avx512bf16.mulCols()
+	avx512bf16.spin()
+	packRows()
+	packCols()
+	avx512vnni.mulRows()
+	avx512vnni.mulCols()
+	avx512vnni.spin()
+	quantizeRows()
+	quantizeCols()
+	unscale()
+	cpuid()
 	Generate()
 }

@@ -13,6 +13,8 @@ import (
 //	AVX-512: 8 rows x 32 columns, 16 of 32 registers
 //	AVX2:    4 rows x 16 columns, 8 of 16 registers, twice for 32 columns
 //
+// AVX512-BF16 and AVX512-VNNI have the tile of AVX-512; their elements are pairs.
+//
 // Their inner loops pause every aheadSteps steps to fetch memory for a later
 // call, see prefetch.
 
@@ -93,7 +95,7 @@ func (v *isa) step(b reg.GPVirtual, sums []reg.VecVirtual, element func(i int) M
 	for i := range v.tileRows() {
 		VBROADCASTSS(element(i), left)
 		for j, x := range right {
-			VFMADD231PS(x, left, sums[2*i+j])
+			v.multiplyAdd(x, left, sums[2*i+j])
 		}
 	}
 	ADDQ(Imm(4*panelLanes), b)
@@ -113,7 +115,11 @@ func (v *isa) storeTile(name string, sums []reg.VecVirtual, column int) {
 	MOVQ(c, c0)
 	for i := range v.tileRows() {
 		for j := range 2 {
-			VADDPS(at(c0, j), sums[2*i+j], sums[2*i+j])
+			if v == avx512vnni {
+				VPADDD(at(c0, j), sums[2*i+j], sums[2*i+j])
+			} else {
+				VADDPS(at(c0, j), sums[2*i+j], sums[2*i+j])
+			}
 		}
 		ADDQ(ldc, c0)
 	}

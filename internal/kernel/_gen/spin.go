@@ -5,8 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// spin keeps more sums than two multiply-add units of four or five cycles of
-// latency need.
+// spin keeps more sums than two multiply-add units of four to six cycles of
+// latency need. A pair of numbers makes two products.
 func (v *isa) spin() {
 	function("spin"+v.name, "(n int) (flops int)", "is level.spin.")
 	const chains = 12
@@ -15,12 +15,16 @@ func (v *isa) spin() {
 	sums := v.zeros(chains)
 	Label("round")
 	for _, s := range sums {
-		VFMADD213PS(y, x, s)
+		v.multiplyAdd(x, y, s)
 	}
 	DECQ(n)
 	JNZ(LabelRef("round"))
 	flops := GP64()
-	MOVQ(U32(uint32(2*chains*v.lanes)), flops)
+	perLane := uint32(2)
+	if v == avx512bf16 || v == avx512vnni {
+		perLane = 4
+	}
+	MOVQ(U32(perLane*uint32(chains*v.lanes)), flops)
 	Store(flops, ReturnIndex(0))
 	finish()
 }

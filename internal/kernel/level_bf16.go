@@ -1,0 +1,67 @@
+package kernel
+
+import "github.com/pulsecol/pulsecol/internal/bf16"
+
+// bf16Products are the routines of a level for products of bfloat16. They take
+// their operands in words of perWord values that are neighbours in the summed
+// dimension. A word has the size and the Go type of a float32: with one value to
+// a word it is that value, rounded; with two it is the pair, the first in the
+// lower half. Only these routines look into words.
+type bf16Products struct {
+	perWord int
+
+	// packRows makes words of neighbours in a column, packCols of neighbours in a
+	// row, of the first n elements of the rows of src that list names, rows at a
+	// distance of lds; ldd is the distance in dst. The last word may lack values:
+	// they are 0. In packRows, dst may be src if the list is 0, 1, 2, ... and ldd
+	// is lds.
+	//
+	//	packRows: dst[i*ldd+j] = src[list[i*perWord]*lds+j] and below it
+	//	packCols: dst[i*ldd+j] = src[list[i]*lds+j*perWord] and beside it
+	packRows, packCols packFunc
+
+	// mulRows and mulCols are those of level on words: k, lda, the rows of b and
+	// the list of mulCols count words.
+	mulRows mulRowsFunc
+	mulCols mulColsFunc
+
+	// spin is level.spin for these products.
+	spin func(n int) (flops int)
+}
+
+// The routines that levels have in several kinds: see level and bf16Products.
+type (
+	mulRowsFunc = func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	mulColsFunc = func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	packFunc    = func(dst []float32, ldd int, list []int32, src []float32, lds, n int)
+)
+
+// words is the number of words of n values.
+func (p *bf16Products) words(n int) int { return (n + p.perWord - 1) / p.perWord }
+
+// packPanel is packRows for a panel src [rows, lanes]: dst [words(rows), lanes],
+// which may be src.
+func (p *bf16Products) packPanel(dst, src []float32, rows int) {
+	const step = len(identity) / 2 * 2
+	for i := 0; i < rows; i += step {
+		p.packRows(dst[p.words(i)*lanes:], lanes, identity[:min(step, rows-i)], src[i*lanes:], lanes, lanes)
+	}
+}
+
+// roundedProducts multiplies rounded numbers with the routines of a level for
+// float32. round is its packFunc with one value to a word.
+func (l *level) roundedProducts(round packFunc) bf16Products {
+	return bf16Products{perWord: 1, packRows: round, packCols: round, mulRows: l.mulRows, mulCols: l.mulCols, spin: l.spin}
+}
+
+func roundRowsPortable(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+	for i, row := range list {
+		to := dst[i*ldd:][:n]
+		for j, x := range src[int(row)*lds:][:n] {
+			to[j] = bf16.ToFloat32(bf16.FromFloat32(x))
+		}
+	}
+}
+
+// SpinBF16 is Spin for the products of BFloat16.
+func SpinBF16(n int) (flops int) { return n * active.bf16.spin(n) }

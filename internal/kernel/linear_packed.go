@@ -1,0 +1,125 @@
+package kernel
+
+// packedLinear is a task of Linear with another precision than Float32. Rows of x
+// are packed once for all outputs of the task, weights once for all its rows.
+type packedLinear struct {
+	*linear
+	words   func(n int) int
+	mulRows mulRowsFunc
+	width   int // words in a row of x, at most
+}
+
+func (l *linear) multiplyPacked() {
+	p := packedLinear{linear: l}
+	if l.w.Precision == Int16 {
+		p.words, p.mulRows = active.int16.words, active.int16.mulRows
+	} else {
+		p.words, p.mulRows = active.bf16.words, active.bf16.mulRows
+	}
+	s, in, depth := l.s, l.w.Cols, min(linearDepth, l.w.Cols)
+	p.width = p.words(depth)
+	s.weights = sized(&s.weights, linearCols*p.width)
+	s.valueUnits = sized(&s.valueUnits, linearCols)
+	s.k = sized(&s.k, linearChunk*p.width)
+	s.keyUnits = sized(&s.keyUnits, linearChunk)
+	s.product = sized(&s.product, linearChunk*lanes)
+	for d := 0; d < in; d += depth {
+		n := min(depth, in-d)
+		for c := l.firstCol; c < l.lastCol; c += lanes {
+			p.packWeights(c, d, n)
+		}
+		for r := l.firstRow; r < l.lastRow && !s.team.Stopped(); r += linearChunk {
+			rows := min(linearChunk, l.lastRow-r)
+			p.packInputs(r, rows, d, n)
+			for c := l.firstCol; c < l.lastCol; c += lanes {
+				p.multiply(r, rows, c, n, d > 0)
+			}
+		}
+	}
+}
+
+// panel is where the weights of outputs c, c+1, ... are, and their units.
+func (p *packedLinear) panel(c int) (words, units []float32) {
+	c -= p.firstCol
+	return p.s.weights[c*p.width:], p.s.valueUnits[c:][:lanes]
+}
+
+// packWeights makes a panel [words, lanes] of columns [d, d+n) of the weights of
+// outputs c, c+1, ...
+func (p *packedLinear) packWeights(c, d, n int) {
+	s, w, count := p.s, p.w, min(lanes, p.lastCol-c)
+	panel, units := p.panel(c)
+	s.column = sized(&s.column, linearDepth)
+	rounded := w.DType == BF16 && w.Precision == BFloat16
+	switch {
+	case rounded && active.bf16.perWord == 1:
+		w.pack(panel, s.column, c, count, d, n)
+		return
+	case rounded && active.bf16.perWord == 2 && w.Cols%2 == 0:
+		// Pairs of neighbours are words already, and moving words is what the
+		// type F32 does.
+		pairs := Matrix{Rows: w.Rows, Cols: w.Cols / 2, DType: F32, Data: w.Data}
+		pairs.pack(panel, s.column, c, count, d/2, n/2)
+		return
+	}
+	s.v = sized(&s.v, linearDepth*lanes)
+	w.pack(s.v, s.column, c, count, d, n)
+	if w.Precision == Int16 {
+		active.int16.packRows(panel, lanes, units, identity[:n], s.v, lanes, lanes, largestInt16(n), 0)
+	} else {
+		active.bf16.packPanel(panel, s.v, n)
+	}
+}
+
+// packInputs packs columns [d, d+n) of rows [r, r+rows) of x.
+func (p *packedLinear) packInputs(r, rows, d, n int) {
+	x, in, s := p.x[r*p.w.Cols+d:], p.w.Cols, p.s
+	if p.w.Precision == Int16 {
+		active.int16.packCols(s.k, p.width, s.keyUnits, identity[:rows], x, in, n, largestInt16(n))
+	} else {
+		active.bf16.packCols(s.k, p.width, identity[:rows], x, in, n)
+	}
+}
+
+// ones is what Int16 multiplies sums by that it adds to.
+var ones = func() (x [lanes]float32) {
+	for i := range x {
+		x[i] = 1
+	}
+	return x
+}()
+
+// multiply adds the products of the inputs that are packed, of which n values
+// count, and the weights of outputs c, c+1, ... to rows [r, r+rows) of y, or sets
+// these.
+func (p *packedLinear) multiply(r, rows, c, n int, accumulate bool) {
+	s, out, count := p.s, p.w.Rows, min(lanes, p.lastCol-c)
+	list, k := identity[:roundUp(rows, rowUnit)], p.words(n)
+	panel, units := p.panel(c)
+	y := p.y[r*out+c:]
+	if p.w.Precision != Int16 && count == lanes && rows == len(list) {
+		p.mulRows(list, k, s.k, p.width, panel, y, out, accumulate, nil)
+		return
+	}
+	p.mulRows(list, k, s.k, p.width, panel, s.product, lanes, false, nil)
+	if p.w.Precision == Int16 {
+		var keep []float32
+		if accumulate {
+			keep = ones[:]
+		}
+		if count == lanes {
+			active.int16.unscale(y, out, s.product, rows, s.keyUnits, units, keep)
+			return
+		}
+		active.int16.unscale(s.product, lanes, s.product, rows, s.keyUnits, units, nil)
+	}
+	for i := range rows {
+		dst := y[i*out:][:count]
+		for j, sum := range s.product[i*lanes:][:count] {
+			if accumulate {
+				sum += dst[j]
+			}
+			dst[j] = sum
+		}
+	}
+}

@@ -1,0 +1,508 @@
+package kernel_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+)
+
+// bf16ULP is the largest relative error of rounding to bfloat16.
+const bf16ULP = 1.0 / (1 << 8)
+
+func rounded(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i, f := range x {
+		y[i] = bf16.ToFloat32(bf16.FromFloat32(f))
+	}
+	return y
+}
+
+// roundedOperands are the operands of the products of a call with another
+// precision than Float32, for the reference: queries are rounded after they were
+// scaled, for powers of 2. Values of Int16 are not rounded but for what is not
+// finite, because their units depend on the order of the keys.
+func roundedOperands(a *kernel.Operands) *kernel.Operands {
+	b := *a
+	b.Q = clone(a.Q)
+	for i := range b.Q {
+		b.Q[i] *= float32(float64(a.Scale) * math.Log2E)
+	}
+	b.Scale = math.Ln2
+	if a.Precision == kernel.BFloat16 {
+		b.Q, b.K, b.V = rounded(b.Q), rounded(a.K), rounded(a.V)
+		return &b
+	}
+	b.Q, b.K, b.V = integers(b.Q, a.HeadDim), integers(a.K, a.HeadDim), clone(a.V)
+	size := a.Len * a.HeadDim
+	for i, x := range a.V {
+		if !finite(float64(x)) {
+			for j := i / size * size; j < (i/size+1)*size; j++ {
+				if j%a.HeadDim == i%a.HeadDim {
+					b.V[j] = float32(math.NaN())
+				}
+			}
+		}
+	}
+	return &b
+}
+
+// integers rounds rows of n numbers to multiples of a unit each, as many as let n
+// products of two of them be less than 2^31. A row that is not finite becomes NaN.
+func integers(x []float32, n int) []float32 {
+	largest := float32(min(1<<15-1, math.Floor(math.Sqrt((1<<31-1)/float64(n)))))
+	y := make([]float32, len(x))
+	for i := 0; i < len(x); i += n {
+		most := 0x1p-100
+		for _, f := range x[i : i+n] {
+			if !finite(float64(f)) {
+				most = math.NaN()
+				break
+			}
+			most = max(most, math.Abs(float64(f)))
+		}
+		for j, f := range x[i : i+n] {
+			y[i+j] = float32(math.RoundToEven(float64(f*(largest/float32(most))))) * (float32(most) / largest)
+		}
+	}
+	return y
+}
+
+// slack is how far elements of the output of an attention may be from the
+// reference because of what the reference cannot know, which is how weights, and
+// values of Int16, are rounded.
+//
+// With BFloat16 each weight is off by a rounding, and with it its share of the
+// output, which is known from the same attention over |v|. With Int16 a weight is
+// off by half a unit, at most 2^-15 of the sum of its block of at most 128, and
+// values by half of a 8191th of the largest of their column.
+func slack(a *kernel.Operands, table *kernel.Table) []float64 {
+	positive := *a
+	positive.V = clone(a.V)
+	for i, x := range positive.V {
+		positive.V[i] = float32(math.Abs(float64(x)))
+	}
+	if a.Precision == kernel.BFloat16 {
+		share, _ := ref.Attention[float64](&positive, table)
+		for i := range share {
+			share[i] *= bf16ULP
+		}
+		return share
+	}
+	s := make([]float64, len(a.Q))
+	for i := range s {
+		head, d := i/(a.Len*a.HeadDim), i%a.HeadDim
+		kv := head/a.Heads*a.KVHeads + head%a.Heads/(a.Heads/a.KVHeads)
+		most := 0.0
+		for j := range a.Len {
+			most = max(most, float64(positive.V[(kv*a.Len+j)*a.HeadDim+d]))
+		}
+		s[i] = most * (64.0/(1<<15-1) + 0.5/8191)
+	}
+	return s
+}
+
+// outputs is what the output of an attention on rounded operands is compared with.
+type outputs struct {
+	plain       []float32
+	want, slack []float64
+}
+
+func newOutputs(a *kernel.Operands, table *kernel.Table) *outputs {
+	plain, _ := ref.Attention[float32](a, table)
+	want, _ := ref.Attention[float64](a, table)
+	return &outputs{plain, want, slack(a, table)}
+}
+
+// compare allows for the slack and, beyond it, for what compare does.
+func (o *outputs) compare(t *testing.T, what string, got []float32) {
+	t.Helper()
+	within := clone(got)
+	for i, g := range got {
+		if d := float64(g) - o.want[i]; finite(d) {
+			within[i] = float32(o.want[i] + math.Copysign(max(0, math.Abs(d)-o.slack[i]), d))
+		}
+	}
+	compare(t, what, within, o.plain, o.want)
+}
+
+// eachPrecision runs f for the precisions that round.
+func eachPrecision(t *testing.T, f func(t *testing.T, p kernel.Precision)) {
+	for _, p := range []kernel.Precision{kernel.BFloat16, kernel.Int16} {
+		t.Run(p.String(), func(t *testing.T) { f(t, p) })
+	}
+}
+
+// TestAttentionPrecision runs the table of TestAttention with rounded products.
+func TestAttentionPrecision(t *testing.T) {
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		for i, c := range attentionCases() {
+			t.Run(c.name, func(t *testing.T) {
+				r := newRand(uint64(i))
+				a := operands(r, c.shape)
+				c.pad.apply(a)
+				a.Precision = p
+				checkPrecision(t, a, c.group, c.tables(newRand(7)))
+			})
+		}
+	})
+}
+
+// checkPrecision holds everything that an attention with rounded products gives,
+// on all levels, to the reference on rounded operands. Scores and normalisers are
+// made of unrounded weights, and so as exact as with float32.
+func checkPrecision(t *testing.T, a *kernel.Operands, group int, tables map[string]*kernel.Table) {
+	t.Helper()
+	b := roundedOperands(a)
+	lo := a.Len / 3
+	want, outs := results{}, map[string]*outputs{}
+	want.add("scores", ref.Scores[float32](b, group, 0), ref.Scores[float64](b, group, 0))
+	want.add("scores from lo", ref.Scores[float32](b, group, lo), ref.Scores[float64](b, group, lo))
+	for name, table := range withDense(tables) {
+		_, plain := ref.Attention[float32](b, table)
+		_, lse := ref.Attention[float64](b, table)
+		want.add(name+" lse", plain, lse)
+		outs[name] = newOutputs(b, table)
+	}
+	groups := kernel.Groups(a.Len, group)
+	for _, level := range kernel.LevelNames() {
+		kernel.WithLevel(level, func() {
+			check := func(name string, got []float32) {
+				t.Helper()
+				compare(t, level+" "+name, got, want[name].plain, want[name].want)
+			}
+			out, checkOut := guarded(t, len(a.Q))
+			lse, checkLSE := guarded(t, a.Batch*a.Heads*a.Len)
+			team.Dense(out, lse, a)
+			outs["dense"].compare(t, level+" dense out", out)
+			check("dense lse", lse)
+
+			scores, checkScores := guarded(t, a.Batch*a.Heads*groups*a.Len)
+			team.DenseScores(out, scores, a, group)
+			outs["dense"].compare(t, level+" dense out", out)
+			check("scores", scores)
+			part := scores[:a.Batch*a.Heads*groups*(a.Len-lo)]
+			team.Scores(part, a.Len-lo, a, group, lo)
+			check("scores from lo", part)
+
+			for name, table := range tables {
+				team.ColumnSparse(out, lse, a, table)
+				outs[name].compare(t, level+" "+name+" out", out)
+				check(name+" lse", lse)
+			}
+			checkOut()
+			checkLSE()
+			checkScores()
+		})
+	}
+}
+
+// withDense is tables and, under the name dense, none.
+func withDense(tables map[string]*kernel.Table) map[string]*kernel.Table {
+	all := map[string]*kernel.Table{"dense": nil}
+	maps.Copy(all, tables)
+	return all
+}
+
+// TestPrecisionError compares the error that rounded products make with that of
+// rounding q, k and v to bfloat16 and computing exactly: at most twice as much, on
+// average and in the worst element, with operands of one size and with a feature
+// of keys and queries that is much larger than the others. Int16 has a quarter of
+// that error where there is no such feature.
+func TestPrecisionError(t *testing.T) {
+	for _, dim := range []int{64, 128} {
+		for _, outlier := range []float32{1, 20} {
+			a := operands(newRand(20), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 192, HeadDim: dim})
+			for i := 3; i < len(a.Q); i += dim {
+				a.Q[i] /= outlier / 2
+			}
+			for i := 3; i < len(a.K); i += dim {
+				a.K[i] *= outlier
+			}
+			exact, _ := ref.Attention[float64](a, nil)
+			b := *a
+			b.Q, b.K, b.V = rounded(a.Q), rounded(a.K), rounded(a.V)
+			plain, _ := ref.Attention[float64](&b, nil)
+			deviation := func(x func(i int) float64) (mean, most float64) {
+				for i, w := range exact {
+					d := x(i) - w
+					mean, most = mean+d*d, max(most, math.Abs(d))
+				}
+				return math.Sqrt(mean / float64(len(exact))), most
+			}
+			plainMean, plainMost := deviation(func(i int) float64 { return plain[i] })
+			eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+				a.Precision = p
+				kernel.ForEachLevel(t, func(t *testing.T) {
+					out := make([]float32, len(a.Q))
+					team.Dense(out, nil, a)
+					mean, most := deviation(func(i int) float64 { return float64(out[i]) })
+					t.Logf("head dim %d, outlier %g: error %.2g, at most %.2g; of rounding the inputs %.2g, at most %.2g",
+						dim, outlier, mean, most, plainMean, plainMost)
+					if mean > 2*plainMean || most > 2*plainMost {
+						t.Error("the error is more than twice that of rounding the inputs to bfloat16")
+					}
+					if p == kernel.BFloat16 && mean < plainMean/2 {
+						t.Error("the error is too small for bfloat16")
+					}
+					if p == kernel.Int16 && outlier == 1 && mean > plainMean/4 {
+						t.Error("the error is too large for integers")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestPrecisionNaN: rounding and pairs keep NaN and infinities where they belong.
+func TestPrecisionNaN(t *testing.T) {
+	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 41, HeadDim: 9}
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for name, set := range map[string]func(a *kernel.Operands){
+		"NaN query":               func(a *kernel.Operands) { a.Q[3*9+1] = nan },
+		"NaN key":                 func(a *kernel.Operands) { a.K[5*9] = math.Float32frombits(0x7f800001) },
+		"NaN value":               func(a *kernel.Operands) { a.V[40*9+8] = nan },
+		"infinite value":          func(a *kernel.Operands) { a.V[40*9+2] = -inf },
+		"-Inf scores of one key":  func(a *kernel.Operands) { a.K[5*9] = -inf; fill(a.Q, 1) },
+		"-Inf scores everywhere":  func(a *kernel.Operands) { fill(a.K, -inf); fill(a.Q, 1) },
+		"+Inf score":              func(a *kernel.Operands) { a.K[5*9] = inf; fill(a.Q, 1) },
+		"subnormal query and key": func(a *kernel.Operands) { fill(a.Q[:90], 1e-40); fill(a.K[:90], -1e-40) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+				a := operands(newRand(1), s)
+				set(a)
+				a.Precision = p
+				checkPrecision(t, a, 8, nil)
+			})
+		})
+	}
+}
+
+// roundedRows rounds rows of n numbers as Linear does with a precision: Int16 has
+// a unit for each 256 of them.
+func roundedRows(x []float32, n int, p kernel.Precision) []float32 {
+	if p == kernel.BFloat16 {
+		return rounded(x)
+	}
+	y := clone(x)
+	for i := 0; i < len(x); i += n {
+		for d := 0; d < n; d += 256 {
+			part := y[i+d : i+min(d+256, n)]
+			copy(part, integers(part, len(part)))
+		}
+	}
+	return y
+}
+
+func TestLinearPrecision(t *testing.T) {
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		for _, s := range []struct{ rows, in, out int }{
+			{1, 1, 1}, {1, 64, 33}, {2, 7, 5}, {7, 8, 31}, {8, 8, 32}, {9, 20, 40},
+			{40, 256, 32}, {33, 257, 130}, {130, 600, 9}, {530, 16, 7}, {3, 16, 300}, {17, 515, 64},
+		} {
+			for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+				r := newRand(uint64(s.rows*s.in + s.out))
+				w := newMatrix(t, s.out, s.in, d, normal(r, s.out*s.in, 1))
+				w.Data = append(make([]byte, 1, 1+len(w.Data)), w.Data...)[1:]
+				w.Precision = p
+				weights := make([]float32, s.out*s.in)
+				for i := range s.out {
+					w.Row(weights[i*s.in:][:s.in], i)
+				}
+				x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
+				exactly := newMatrix(t, s.out, s.in, kernel.F32, roundedRows(weights, s.in, p))
+				inputs := roundedRows(x, s.in, p)
+				plain, want := ref.Linear[float32](inputs, s.rows, &exactly, bias), ref.Linear[float64](inputs, s.rows, &exactly, bias)
+				kernel.ForEachLevel(t, func(t *testing.T) {
+					y, intact := guarded(t, s.rows*s.out)
+					team.Linear(y, x, s.rows, &w, bias)
+					compare(t, d.String(), y, plain, want)
+					intact()
+				})
+			}
+		}
+	})
+}
+
+// TestLinearPrecisionNaN is TestLinearNaN with rounded products. Int16 has no
+// infinities.
+func TestLinearPrecisionNaN(t *testing.T) {
+	const rows, in, out = 10, 41, 37
+	r := newRand(5)
+	values, x := normal(r, out*in, 1), normal(r, rows*in, 1)
+	values[4*in+40] = float32(math.NaN())
+	x[7*in+9] = float32(math.Inf(1))
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
+			w := newMatrix(t, out, in, d, values)
+			w.Precision = p
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				y := make([]float32, rows*out)
+				team.Linear(y, x, rows, &w, nil)
+				for i := range y {
+					row, col := i/out, i%out
+					infinite := row == 7 && col != 4
+					isNaN, isInf := y[i] != y[i], math.IsInf(float64(y[i]), 0)
+					if isNaN != (col == 4 || infinite && p == kernel.Int16) || isInf != (infinite && p == kernel.BFloat16) {
+						t.Fatalf("%v: y[%d,%d] = %g", d, row, col, y[i])
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestPrecisionExtremes: the largest sums that integers can make, weights so
+// uneven that all but one vanish, and a head dimension beyond the usual.
+func TestPrecisionExtremes(t *testing.T) {
+	for _, dim := range []int{3, 65} {
+		a := operands(newRand(3), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 140, HeadDim: dim})
+		for i := range a.K {
+			a.Q[i], a.K[i], a.V[i] = -1.2, 0.9, 3 // all alike
+			if i < dim {
+				a.K[i] = -0.9 // but one
+			}
+		}
+		a.Scale = 1
+		a.Precision = kernel.Int16
+		checkPrecision(t, a, 32, nil)
+	}
+	large := operands(newRand(6), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 9, HeadDim: 300})
+	large.Precision = kernel.Int16
+	checkPrecision(t, large, 4, nil)
+
+	const rows, in, out = 9, 1000, 33
+	x, values := make([]float32, rows*in), make([]float32, out*in)
+	fill(x, -1e20)
+	fill(values, 0.7)
+	w := newMatrix(t, out, in, kernel.F32, values)
+	w.Precision = kernel.Int16
+	kernel.ForEachLevel(t, func(t *testing.T) {
+		y := make([]float32, rows*out)
+		team.Linear(y, x, rows, &w, nil)
+		for i, got := range y {
+			if want := -0.7e20 * in; math.Abs(float64(got)-want) > 1e-6*math.Abs(want) {
+				t.Fatalf("y[%d] = %g, want %g", i, got, want)
+			}
+		}
+	})
+}
+
+// TestPrecisionWorkerCount is TestWorkerCount with rounded products.
+func TestPrecisionWorkerCount(t *testing.T) {
+	a := operands(newRand(9), kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 301, HeadDim: 18})
+	const group = 32
+	groups := 4 * kernel.Groups(a.Len, group)
+	w := newMatrix(t, 300, 63, kernel.BF16, normal(newRand(10), 300*63, 1))
+	x := normal(newRand(11), 200*63, 1)
+	table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(a.Len)), Group: group, Reach: -1}
+	team.TopKRows(table.Bits, normal(newRand(12), groups*a.Len, 1), groups, a.Len, 61, nil)
+	run := func(team *kernel.Team) map[string][]float32 {
+		out, sparse, scores := make([]float32, len(a.Q)), make([]float32, len(a.Q)), make([]float32, groups*a.Len)
+		y := make([]float32, 200*300)
+		team.DenseScores(out, scores, a, group)
+		team.ColumnSparse(sparse, nil, a, table)
+		team.Linear(y, x, 200, &w, nil)
+		return map[string][]float32{"dense": out, "scores": scores, "sparse": sparse, "linear": y}
+	}
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		a.Precision, w.Precision = p, p
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			want := run(&kernel.Team{Workers: 1})
+			for _, workers := range []int{2, 7} {
+				for name, x := range run(&kernel.Team{Workers: workers}) {
+					sameBits(t, name, x, want[name])
+				}
+			}
+		})
+	})
+}
+
+// TestPrecisionGrad: the precision of a call has no part in its gradients.
+func TestPrecisionGrad(t *testing.T) {
+	a := operands(newRand(13), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
+	dout := normal(newRand(14), len(a.Q), 1)
+	want, got := make([]float32, len(a.Q)), make([]float32, len(a.Q))
+	team.AttentionGrad(want, nil, nil, dout, a, nil)
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		a.Precision = p
+		team.AttentionGrad(got, nil, nil, dout, a, nil)
+		sameBits(t, "dq", got, want)
+	})
+}
+
+// FuzzPrecisions compares the levels with the reference on any shape, with rounded
+// products.
+func FuzzPrecisions(f *testing.F) {
+	f.Add(uint64(1), uint8(1), uint8(1), uint8(1), uint8(4), uint8(1), uint8(0), int8(-1))
+	f.Add(uint64(2), uint8(2), uint8(7), uint8(129), uint8(16), uint8(32), uint8(1), int8(-1))
+	f.Add(uint64(3), uint8(1), uint8(2), uint8(70), uint8(5), uint8(9), uint8(2), int8(6))
+	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, ratio, n, dim, group, pad uint8, reach int8) {
+		s := kernel.Shape{Batch: 1, KVHeads: 1 + int(kvHeads)%2, Len: 1 + int(n), HeadDim: 1 + int(dim)%40}
+		s.Heads = s.KVHeads * (1 + int(ratio)%4)
+		r := newRand(seed)
+		a := operands(r, s)
+		[]padding{nil, leftPadding, scatteredPadding, firstRowPadding}[pad%4].apply(a)
+		c := attentionCase{shape: s, group: 1 + int(group)}
+		table := c.tables(r)["random"]
+		table.Reach, table.Sinks = int(reach), int(pad)
+		eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+			a.Precision = p
+			checkPrecision(t, a, c.group, map[string]*kernel.Table{"sparse": table})
+		})
+	})
+}
+
+// BenchmarkPrecision compares the speed of rounded products with that of float32
+// products, run by turns: x-float32 is how many times as fast they are.
+func BenchmarkPrecision(b *testing.B) {
+	kernel.EachLevelBench(b, func(b *testing.B) {
+		if kernel.Features() == "portable" {
+			b.Skip("nothing to gain")
+		}
+		for _, p := range []kernel.Precision{kernel.BFloat16, kernel.Int16} {
+			for _, dim := range []int{64, 128} {
+				shape := kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4096, HeadDim: dim}
+				b.Run(fmt.Sprintf("%v/dense/d=%d", p, dim), func(b *testing.B) {
+					a := operands(newRand(1), shape)
+					out := make([]float32, len(a.Q))
+					byTurns(b, p, func(p kernel.Precision) {
+						a.Precision = p
+						team.Dense(out, nil, a)
+					})
+				})
+			}
+			b.Run(fmt.Sprintf("%v/linear", p), func(b *testing.B) {
+				const n = 1024
+				x, y := normal(newRand(1), n*n, 1), make([]float32, n*n)
+				w := newMatrix(b, n, n, kernel.BF16, normal(newRand(2), n*n, 1))
+				byTurns(b, p, func(p kernel.Precision) {
+					w.Precision = p
+					team.Linear(y, x, n, &w, nil)
+				})
+			})
+		}
+	})
+}
+
+func byTurns(b *testing.B, p kernel.Precision, f func(kernel.Precision)) {
+	var taken [2][]time.Duration
+	for b.Loop() {
+		for i, p := range []kernel.Precision{kernel.Float32, p} {
+			start := time.Now()
+			f(p)
+			taken[i] = append(taken[i], time.Since(start))
+		}
+	}
+	for _, t := range taken {
+		slices.Sort(t)
+	}
+	b.ReportMetric(float64(taken[0][len(taken[0])/2])/float64(taken[1][len(taken[1])/2]), "x-float32")
+}
