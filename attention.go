@@ -52,7 +52,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	}
 	p := op.AttentionParams{
 		Group: l.ctl.group, Selection: l.ctl.sel, Scale: l.ctl.cfg.Scale,
-		Masked: o.mask != nil, State: l.state,
+		Masked: o.mask != nil, Precision: l.ctl.cfg.Precision, State: l.state,
 	}
 	collect, err := op.NewScoreCollect(l.path, p)
 	if err != nil {

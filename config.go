@@ -33,6 +33,14 @@ type Config struct {
 	// Scale multiplies q·k; 0 = 1/sqrt(head dimension).
 	Scale float64
 
+	// Precision is what the operands of q·k, of the product with v and, in the
+	// blocks of package graph, of linear layers are rounded to. The zero value,
+	// Float32, does not round. BFloat16 and Int16 give other results, BFloat16 with
+	// about the error of rounding weights and activations to bfloat16, Int16 as a
+	// rule with less. Which of them is faster depends on the processor; see
+	// docs/cpu.md. Softmax, scores and gradients are float32.
+	Precision Precision
+
 	// Device is where the operators run; the zero value picks.
 	Device Device
 
@@ -48,6 +56,16 @@ type Config struct {
 	// in every step. It is for looking into a model and costs nothing when nil.
 	Observer Observer
 }
+
+// Precision is what the operands of products are rounded to.
+type Precision = op.Precision
+
+// The precisions of products.
+const (
+	Float32  = op.Float32
+	BFloat16 = op.BFloat16 // 8 significant bits
+	Int16    = op.Int16    // integers with a common scale, 12 bits and a sign for a head dimension of 128
+)
 
 // Device is where operators run.
 type Device uint8
@@ -104,6 +122,9 @@ func (c Config) Validate() error {
 		if err := v.validate(); err != nil {
 			bad("Schedule %v: %v", c.Schedule, err)
 		}
+	}
+	if c.Precision.Validate() != nil {
+		bad("Precision is %v, want float32, bfloat16 or int16", c.Precision)
 	}
 	switch c.Device {
 	case Auto, CPU:

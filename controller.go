@@ -71,6 +71,14 @@ type Layer struct {
 	used  bool // an Attention was built on it
 }
 
+// Precision returns that of the layer's controller, Float32 for a nil layer.
+func (l *Layer) Precision() Precision {
+	if l == nil || l.ctl == nil {
+		return Float32
+	}
+	return l.ctl.cfg.Precision
+}
+
 // maxLayers bounds the index of a layer; models have a few dozen.
 const maxLayers = 1 << 16
 

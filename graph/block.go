@@ -26,8 +26,16 @@ type Block struct {
 
 // Build adds the block to the graph of x [B,N,D]: the result has x's shape.
 // positions [B,N] int32 are the tokens' positions, layer is the block's place in
-// its controller.
+// its controller, whose precision the projections take.
 func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	own := *b
+	for _, p := range []*Projection{&own.Q, &own.K, &own.V, &own.Out, &own.Gate, &own.Up, &own.Down} {
+		p.Weight.Precision = layer.Precision()
+	}
+	return own.build(x, positions, layer, opts)
+}
+
+func (b *Block) build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
 	h, err := b.attention(x, positions, layer, opts)
 	if err != nil {
 		return nil, fmt.Errorf("graph: %s: attention: %w", b.Path, err)

@@ -270,3 +270,22 @@ func TestBlockPadding(t *testing.T) {
 		t.Errorf("what stands at a padding position changes the others: %v, %v", one, two)
 	}
 }
+
+// TestPrecision: the controller's precision reaches the seven projections and the
+// three operators of attention of a block, and the head keeps its own.
+func TestPrecision(t *testing.T) {
+	for precision, want := range map[pulsecol.Precision]int{pulsecol.Float32: 2*(7+3) + 1, pulsecol.BFloat16: 2 * (7 + 3), pulsecol.Int16: 2 * (7 + 3)} {
+		g := gorgonia.NewGraph()
+		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, Precision: precision})
+		llada.build(t, g, ctl, 2, 6, 1, 2, 3, 6, 6, 6)
+		got := 0
+		for _, n := range g.AllNodes() {
+			if n.Op() != nil && strings.Contains(n.Op().String(), precision.String()) {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%d operators of %v, want %d", got, precision, want)
+		}
+	}
+}

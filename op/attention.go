@@ -16,6 +16,7 @@ type AttentionParams struct {
 	Selection Selection // which keys they keep
 	Scale     float64   // of q·k; 0 = 1/sqrt(head dimension)
 	Masked    bool      // takes a padding mask as last input: [B,N] float32, 0 for padding
+	Precision Precision // of q·k and the product with v, not of their gradients
 	State     *State    // of a controller's layer; nil = the operators are pure functions
 }
 
@@ -27,8 +28,10 @@ func (p *AttentionParams) validate(kind, path string) error {
 		p.Group = DefaultGroup
 	}
 	err := p.Selection.validate()
-	switch {
+	switch wrong := p.Precision.Validate(); {
 	case err != nil:
+	case wrong != nil:
+		err = fmt.Errorf("%w: %v", ErrValue, wrong)
 	case p.Group < 0:
 		err = fmt.Errorf("%w: group of %d queries, want at least 1", ErrValue, p.Group)
 	case !(p.Scale >= 0) || math.IsInf(p.Scale, 0):
@@ -44,7 +47,7 @@ func (p *AttentionParams) validate(kind, path string) error {
 }
 
 func (p *AttentionParams) params() []any {
-	return append(p.Selection.params(), p.Group, p.Scale, p.Masked, p.State != nil)
+	return append(p.Selection.params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String())
 }
 
 // masked appends the type of the padding mask to an operator's inputs.
@@ -76,7 +79,7 @@ func attentionShape(o fmt.Stringer, q, k, v, mask tensor.Shape) (kernel.Shape, e
 }
 
 // operands returns the kernel's view of q, k, v and the padding mask, if any.
-func operands(o fmt.Stringer, scale float64, q, k, v, mask *tensor.Dense) (kernel.Operands, error) {
+func operands(o fmt.Stringer, p *AttentionParams, q, k, v, mask *tensor.Dense) (kernel.Operands, error) {
 	var ms tensor.Shape
 	if mask != nil {
 		ms = mask.Shape()
@@ -85,10 +88,11 @@ func operands(o fmt.Stringer, scale float64, q, k, v, mask *tensor.Dense) (kerne
 	if err != nil {
 		return kernel.Operands{}, err
 	}
+	scale := p.Scale
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(s.HeadDim))
 	}
-	a := kernel.Operands{Shape: s, Q: float32s(q), K: float32s(k), V: float32s(v), Scale: float32(scale)}
+	a := kernel.Operands{Shape: s, Q: float32s(q), K: float32s(k), V: float32s(v), Scale: float32(scale), Precision: p.Precision}
 	if mask != nil {
 		a.Valid = float32s(mask)
 	}

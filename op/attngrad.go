@@ -59,7 +59,7 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	last := len(ts) - 1
-	a, err := operands(o, o.p.Scale, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts[:last]))
+	a, err := operands(o, &o.p, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts[:last]))
 	if err != nil {
 		return nil, err
 	}

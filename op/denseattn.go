@@ -15,7 +15,8 @@ type DenseAttn struct {
 }
 
 // NewDenseAttn returns the operator named by path. scale multiplies q·k; 0 means
-// 1/sqrt(head dimension). masked says that there is a padding mask.
+// 1/sqrt(head dimension). masked says that there is a padding mask. Products are
+// float32.
 func NewDenseAttn(path string, scale float64, masked bool) (*DenseAttn, error) {
 	const kind = "DenseAttn"
 	p := AttentionParams{Scale: scale, Masked: masked}
@@ -42,7 +43,7 @@ func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := operands(o, o.p.Scale, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts))
+	a, err := operands(o, &o.p, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,9 @@
 // are int32, column tables uint32 bitmaps. Shapes use these letters: B batch
 // rows, N tokens, H query heads, D head dimension, U query groups.
 //
+// Products are float32 unless [AttentionParams] or a [Weight] say [BFloat16] or
+// [Int16]: then both operands of every product are rounded.
+//
 // # Identity
 //
 // Gorgonia merges two nodes whose operators hash alike. Every operator here

@@ -9,7 +9,8 @@ import (
 )
 
 // Linear is y = x Wᵀ + bias: x [B,N,in] -> [B,N,out]. The weight belongs to the
-// operator and stays in its storage type; products accumulate in float32.
+// operator and stays in its storage type; products are of the weight's precision
+// and accumulate in float32.
 type Linear struct {
 	base
 	weight Weight    // [out, in]
@@ -22,7 +23,10 @@ func NewLinear(path string, weight Weight, bias []float32) (*Linear, error) {
 	if bias != nil && len(bias) != weight.Rows {
 		return nil, fmt.Errorf("op: Linear %q: %w: bias has %d elements, weight %d rows", path, ErrShape, len(bias), weight.Rows)
 	}
-	b := newBase("Linear", path, []hm.Type{float3}, float3, weight.Rows, weight.Cols, bias != nil)
+	if err := weight.Precision.Validate(); err != nil {
+		return nil, fmt.Errorf("op: Linear %q: %w: %v", path, ErrValue, err)
+	}
+	b := newBase("Linear", path, []hm.Type{float3}, float3, weight.Rows, weight.Cols, bias != nil, weight.Precision.String())
 	return &Linear{b, weight, bias}, nil
 }
 

@@ -21,7 +21,7 @@ type Logits struct {
 
 // NewLogits returns the head named by path.
 func NewLogits(path string, weight Weight) *Logits {
-	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols), weight, nil}
+	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols, weight.Precision.String()), weight, nil}
 }
 
 func (o *Logits) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {

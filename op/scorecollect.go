@@ -58,7 +58,7 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := operands(o, o.p.Scale, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts))
+	a, err := operands(o, &o.p, ts[0], ts[1], ts[2], maskOf(o.p.Masked, ts))
 	if err != nil {
 		return nil, err
 	}

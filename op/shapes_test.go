@@ -49,6 +49,8 @@ func TestConstructorErrors(t *testing.T) {
 		"0 tokens":                           err(op.NewGroupTopK("layer", 0, op.AttentionParams{})),
 		"scale -2":                           err(op.NewDenseAttn("layer", -2, false)),
 		"bias has 3 elements, weight 2 rows": err(op.NewLinear("layer", w, make([]float32, 3))),
+		"precision is Precision(4)":          attention(op.AttentionParams{Precision: 4}),
+		"precision is Precision(5)":          err(op.NewLinear("layer", op.Weight{Rows: 2, Cols: 2, Precision: 5}, nil)),
 		"0 heads of 4":                       err(op.NewSplitHeads("layer", 0, 4)),
 		"2 heads of -4":                      err(op.NewSplitHeads("layer", 2, -4)),
 		"-1 heads":                           err(op.NewRoPE("layer", -1, 4, 1e4)),

@@ -10,7 +10,8 @@ import (
 
 // Weight is a weight matrix [Rows, Cols], row-major, in the storage type of its
 // checkpoint. Its data is read and never written, so it may be a view of a
-// mapped file. A linear layer's weight is [outputs, inputs].
+// mapped file. A linear layer's weight is [outputs, inputs]. Its Precision is that
+// of products with it, whatever the storage type; the zero value is Float32.
 type Weight = kernel.Matrix
 
 // DType is the storage type of a Weight: F32, BF16 or F16, little-endian.
@@ -21,6 +22,16 @@ const (
 	F32  = kernel.F32
 	BF16 = kernel.BF16
 	F16  = kernel.F16
+)
+
+// Precision is what the operands of products are rounded to.
+type Precision = kernel.Precision
+
+// The precisions of products.
+const (
+	Float32  = kernel.Float32
+	BFloat16 = kernel.BFloat16
+	Int16    = kernel.Int16
 )
 
 // NewWeight returns the matrix stored in data, which must hold exactly

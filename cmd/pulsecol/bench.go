@@ -36,6 +36,7 @@ type stepBench struct {
 	Method    string     `json:"method"`
 	Sparsity  float64    `json:"sparsity"`
 	GroupSize *int       `json:"group_size"`
+	Precision string     `json:"precision"`
 	Density   float64    `json:"density"` // share of pairs that a reuse step computes
 	Modes     []modeTime `json:"modes"`
 	Host      host       `json:"host"`
@@ -77,7 +78,7 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	b := stepBench{
-		Model: m.name, Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Host: thisHost(),
+		Model: m.name, Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Precision: att.Precision.String(), Host: thisHost(),
 		Length: length,
 	}
 	ctx, stop := untilInterrupted()
@@ -103,7 +104,7 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	switch att.Pattern.(type) {
 	case pulsecol.SlidingWindow, pulsecol.Streaming: // never anything but reuse
 		modes = turns{pulsecol.Dense}
-		configs = append([]pulsecol.Config{{Device: att.Device}}, configs...)
+		configs = append([]pulsecol.Config{{Device: att.Device, Precision: att.Precision}}, configs...)
 	default:
 		if att.Sparsity == 0 {
 			modes = turns{pulsecol.Dense}
@@ -181,6 +182,9 @@ func (b *stepBench) print(w io.Writer) error {
 	}
 	if b.Density < 1 {
 		fmt.Fprintf(w, ", which keeps %.1f %% of pairs", 100*b.Density)
+	}
+	if b.Precision != pulsecol.Float32.String() {
+		fmt.Fprintf(w, ", products of %s", b.Precision)
 	}
 	fmt.Fprintf(w, "\n%s, %d threads, %s\n\n", b.Host.CPU, b.Host.Threads, b.Host.Features)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

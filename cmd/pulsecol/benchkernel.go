@@ -15,6 +15,7 @@ type benchKernelCmd struct {
 	GroupSize []int     `placeholder:"N" help:"Queries that share their keys. Default: 128,32."`
 	Sparsity  []float64 `placeholder:"SHARE" help:"Shares of keys dropped, in whole hundredths. Default: 0.8,0.9."`
 	Heads     *int      `placeholder:"N" help:"Default: 8."`
+	Precision []string  `placeholder:"NAME" enum:"float32,bfloat16,int16" help:"What the operands of products are rounded to: float32 (not at all), bfloat16 or int16. Default: all."`
 	Threads   []int     `placeholder:"N" help:"Default: 1 and the number of processors."`
 	Samples   *int      `placeholder:"N" help:"Runs that a median is of. Default: 15."`
 	Device    string    `enum:"cpu,cuda" default:"cpu" help:"Where to measure: cpu or cuda. Default: cpu."`
@@ -22,7 +23,7 @@ type benchKernelCmd struct {
 }
 
 func (benchKernelCmd) Help() string {
-	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept. The peak is that of float32 multiply-add in registers, measured between the runs.
+	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept. The peak is that of multiply-add in registers, measured between the runs, with the instruction that makes the products.
 
 Example:
   pulsecol bench kernel --op dense,columnsparse --length 4096 --head-dim 128 --json`
@@ -45,6 +46,9 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	o := kernelbench.Options{
 		Ops: c.Op, Threads: c.Threads, Heads: or(c.Heads, 0), Lens: c.Length, HeadDims: c.HeadDim,
 		Groups: c.GroupSize, Samples: or(c.Samples, 0),
+	}
+	for _, name := range c.Precision {
+		o.Precisions = append(o.Precisions, precisions[name])
 	}
 	for _, s := range c.Sparsity {
 		b.share(false, "sparsity", &s)

@@ -117,6 +117,7 @@ type generation struct {
 	Method       string         `json:"method"`
 	Sparsity     float64        `json:"sparsity"`
 	GroupSize    *int           `json:"group_size"` // null where no queries share keys
+	Precision    string         `json:"precision"`
 	Seed         uint64         `json:"seed"`
 	Steps        int            `json:"steps"`
 	Forwards     int            `json:"forwards"`
@@ -134,7 +135,7 @@ func (c *generateCmd) printJSON(std stdio, m *openModel, att attention, out outc
 	}
 	g := generation{
 		Model: m.name, ModelType: m.kind(), PromptIDs: append([]int32{}, out.PromptIDs...), OutputIDs: append([]int32{}, out.output...), Text: text,
-		Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Seed: c.Sampler.Seed,
+		Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Precision: att.Precision.String(), Seed: c.Sampler.Seed,
 		Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: append([]int{}, out.RefreshSteps...),
 		Modes:   map[string]int{"dense": out.Stats.Dense, "refresh": out.Stats.Refreshes, "reuse": out.Stats.Reuses},
 		Density: density(out.Stats), Seconds: out.Seconds, Interrupted: out.interrupted,

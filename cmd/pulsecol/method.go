@@ -15,7 +15,12 @@ import (
 type methodFlags struct {
 	Method *string `group:"Attention" enum:"${methods}" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	attentionFlags
+
+	Precision string `group:"Attention" enum:"float32,bfloat16,int16" default:"float32" help:"What the operands of products are rounded to: float32 (not at all), bfloat16 or int16, with other results. Which is fastest depends on the processor. Default: float32."`
 }
+
+// precisions are the values of --precision.
+var precisions = map[string]pulsecol.Precision{"float32": pulsecol.Float32, "bfloat16": pulsecol.BFloat16, "int16": pulsecol.Int16}
 
 // attentionFlags set up the methods.
 type attentionFlags struct {
@@ -102,7 +107,9 @@ func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.C
 	if err := checkApplies(line, "schedule", schedule, "--schedule "+schedule); err != nil {
 		return attention{}, err
 	}
-	return f.attention(method, m, seed)
+	att, err := f.attention(method, m, seed)
+	att.Precision = precisions[f.Precision]
+	return att, err
 }
 
 // attention returns a method as the flags set it up for m.
