@@ -425,6 +425,24 @@ func TestPrecisionWorkerCount(t *testing.T) {
 	})
 }
 
+// TestPrecisionAllocations is TestNoAllocations with rounded products.
+func TestPrecisionAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop what they hold")
+	}
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		s := newStep(t, 200)
+		s.a.Precision, s.w.Precision = p, p
+		team, least := &kernel.Team{Workers: 2}, 1.0
+		for try := 0; try < 20 && least > 0; try++ {
+			least = min(least, testing.AllocsPerRun(1, func() { s.run(team) }))
+		}
+		if least > 0 {
+			t.Error("a step always allocates")
+		}
+	})
+}
+
 // TestPrecisionGrad: the precision of a call has no part in its gradients.
 func TestPrecisionGrad(t *testing.T) {
 	a := operands(newRand(13), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
