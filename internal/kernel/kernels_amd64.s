@@ -3469,7 +3469,7 @@ single:
 	RET
 
 // func packColsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, src []float32, lds int, n int, largest float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·packColsAVX512VNNI(SB), NOSPLIT, $0-124
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         ldd+24(FP), CX
@@ -3537,29 +3537,30 @@ widest:
 	JMP     widest
 
 widest_end:
-	VMOVUPS.Z  (R11), K1, Z8
-	VMOVUPS.Z  64(R11), K3, Z9
-	VPANDD     Z1, Z8, Z8
-	VPMAXUD    Z8, Z6, Z6
-	VPANDD     Z1, Z9, Z9
-	VPMAXUD    Z9, Z7, Z7
-	VPMAXUD    Z7, Z6, Z6
-	VSHUFF64X2 $0x4e, Z6, Z6, Z7
-	VPMAXUD    Z7, Z6, Z6
-	VSHUFF64X2 $0xb1, Z6, Z6, Z7
-	VPMAXUD    Z7, Z6, Z6
-	VPSHUFD    $0x4e, Z6, Z7
-	VPMAXUD    Z7, Z6, Z6
-	VPSHUFD    $0xb1, Z6, Z7
-	VPMAXUD    Z7, Z6, Z6
-	VPCMPUD    $0x05, Z2, Z6, K4
-	VMAXPS     Z3, Z6, Z6
-	VDIVPS     Z6, Z0, Z7
-	VDIVPS     Z0, Z6, Z6
-	VMOVAPS    Z4, K4, Z6
-	VMOVSS     X6, (R9)
-	MOVQ       AX, R11
-	MOVQ       R8, R12
+	VMOVUPS.Z    (R11), K1, Z8
+	VMOVUPS.Z    64(R11), K3, Z9
+	VPANDD       Z1, Z8, Z8
+	VPMAXUD      Z8, Z6, Z6
+	VPANDD       Z1, Z9, Z9
+	VPMAXUD      Z9, Z7, Z7
+	VPMAXUD      Z7, Z6, Z6
+	VSHUFF64X2   $0x4e, Z6, Z6, Z7
+	VPMAXUD      Z7, Z6, Z6
+	VSHUFF64X2   $0xb1, Z6, Z6, Z7
+	VPMAXUD      Z7, Z6, Z6
+	VPSHUFD      $0x4e, Z6, Z7
+	VPMAXUD      Z7, Z6, Z6
+	VPSHUFD      $0xb1, Z6, Z7
+	VPMAXUD      Z7, Z6, Z6
+	VPCMPUD      $0x05, X2, X6, K4
+	VMAXPS       X3, X6, X6
+	VDIVPS       X6, X0, X7
+	VDIVPS       X0, X6, X6
+	VMOVAPS      X4, K4, X6
+	VMOVSS       X6, (R9)
+	VBROADCASTSS X7, Z7
+	MOVQ         AX, R11
+	MOVQ         R8, R12
 
 vectors:
 	CMPQ      R12, $0x20

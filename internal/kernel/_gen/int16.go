@@ -34,15 +34,16 @@ func (q *quantizer) widest(x, most reg.VecVirtual) {
 }
 
 // factors makes of the largest magnitude of each lane the factor that takes it to
-// largest, and the value of the integer 1, which is NaN if not all are finite.
-func (q *quantizer) factors(most, largest, factor, unit reg.VecVirtual) {
+// largest, and the value of the integer 1, which is NaN if not all are finite. The
+// view of registers says of how many lanes: divisions of vectors take long.
+func (q *quantizer) factors(view func(reg.VecVirtual) reg.Register, most, largest, factor, unit reg.VecVirtual) {
 	wrong := K()
 	const greaterEqual = 5
-	VPCMPUD(Imm(greaterEqual), q.infinity, most, wrong)
-	VMAXPS(q.tiny, most, most)
-	VDIVPS(most, largest, factor)
-	VDIVPS(largest, most, unit)
-	VMOVAPS(q.nan, wrong, unit)
+	VPCMPUD(Imm(greaterEqual), view(q.infinity), view(most), wrong)
+	VMAXPS(view(q.tiny), view(most), view(most))
+	VDIVPS(view(most), view(largest), view(factor))
+	VDIVPS(view(largest), view(most), view(unit))
+	VMOVAPS(view(q.nan), wrong, view(unit))
 }
 
 // integer rounds x factor, to even.
@@ -107,8 +108,10 @@ func quantizeCols() {
 		VPMAXUD(swapped, most[0], most[0])
 	}
 	factor, unit := ZMM(), ZMM()
-	q.factors(most[0], largest, factor, unit)
+	one := func(r reg.VecVirtual) reg.Register { return r.AsX() }
+	q.factors(one, most[0], largest, factor, unit)
 	VMOVSS(unit.AsX(), Mem{Base: units})
+	VBROADCASTSS(factor.AsX(), factor)
 
 	MOVQ(p.dst, d)
 	pack := func(x, y reg.VecVirtual) {
@@ -197,7 +200,8 @@ func quantizeRows() {
 		VMINPS(q.finite, sums[half], least)
 		VMULPS(broadcastParam(124, "share"), least, least)
 		VPMAXUD(least, most[half], most[half])
-		q.factors(most[half], broadcastParam(120, "largest"), factor[half], unit)
+		all := func(r reg.VecVirtual) reg.Register { return r }
+		q.factors(all, most[half], broadcastParam(120, "largest"), factor[half], unit)
 		VMOVUPS(unit, k[half], Mem{Base: units, Disp: 64 * half})
 	}
 	MOVQ(p.dst, d)
