@@ -141,7 +141,10 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 	if err := checkApplies(line, "schedule", schedule+" skip", "--schedule "+schedule); err != nil {
 		return nil, err
 	}
-	if schedule == "dense" {
+	switch schedule {
+	case "adaptive":
+		return nil, usagef("--schedule adaptive: follows the attention of its own generation; inspect looks at that of full attention")
+	case "dense":
 		return nil, usagef("--schedule dense: chooses no keys to look at")
 	}
 	sparsity := or(c.Methods.Sparsity, 0.8)
