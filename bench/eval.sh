@@ -15,11 +15,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 samples=200
-long=retrieval@2048,multiquery@1024,tracking@1024,lists@600,arithmetic@600
-medium=lists@600,arithmetic@600
+long=retrieval@1024,multiquery@1024,lists@600,arithmetic@600
+medium=multiquery@512
 if [ "${1-}" = --short ]; then
   shift
-  samples=20 long=retrieval@512,lists@300,arithmetic@300 medium=lists@300
+  samples=20 long=multiquery@512,lists@300 medium=multiquery@256
 fi
 out=${1-eval}
 samples=${SAMPLES-$samples} long=${LONG-$long} medium=${MEDIUM-$medium}
@@ -37,9 +37,8 @@ compare() {
 
 # Of 630 tokens SparseD keeps 49 % of pairs with its own blocks of 128 where 20 % are asked for, and 28 % with blocks of 32.
 for model in ${MODELS-llada dream}; do
-  compare methods --task "$long" --method full,window,streaming,sparsed,pulsecol --sparsity 0.5,0.8,0.9 --block-size 32
-  compare parts --task "$medium" --method full,pulsecol,block-pr,column-ss --sparsity 0.8,0.9
-  compare schedules --task "$medium" --method full,pulsecol --sparsity 0.9 --schedule uniform,random,power,adaptive --refreshes 4
-  compare refreshes --task "$medium" --method full,pulsecol --sparsity 0.9 --refreshes 1,2,3,5,9
-  compare groups --task "$medium" --method full,pulsecol --sparsity 0.9 --group-size 8,16,32,64,128
+  compare methods --task "$long" --method full,pulsecol,sparsed,block-pr,column-ss,window,streaming --sparsity 0.8,0.9 --block-size 32
+  compare schedules --task "$medium" --method pulsecol --sparsity 0.9 --schedule uniform,random,power,adaptive --refreshes 1,2,4
+  compare refreshes --task "$medium" --method full,pulsecol --sparsity 0.9 --refreshes 1,2,4,9
+  compare groups --task "$medium" --method pulsecol --sparsity 0.9 --group-size 8,16,32,64,128
 done
