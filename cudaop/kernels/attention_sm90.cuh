@@ -1,0 +1,555 @@
+// Attention on Hopper: full attention and column-sparse attention are one kernel that differs in which keys its
+// producer fetches.
+//
+// A block works on 128 consecutive queries of one head. One warpgroup, the producer, copies keys and values row by row
+// into a ring of stages of 128 keys, in the layout the matrix unit wants. Two warpgroups, the consumers, own 64 queries
+// each and run online softmax over the stages: S = q kᵀ, P = exp2(S - max), O = O·rescale + P v. The scores of one step
+// are computed while the values of the step before are multiplied, and the consumers take turns (PINGPONG), so that one's
+// softmax hides under the other's products.
+//
+// With groups of less than 128 queries, 128/group groups share a block, and their columns are fetched once (a union
+// pack). Every stage carries, for each group, one bit for each key that says whether the group keeps it. Keys that both
+// halves of the queries need fill "shared" stages; after those, "private" stages hold 64 keys of the first consumer and
+// 64 of the second, so that no consumer multiplies a key that none of its groups keeps.
+//
+// Limits, for a head of 128 columns on an H200 (132 multiprocessors): 4096 matrix operations a clock make a key of 128
+// queries cost 16 clocks, against 8 of the exponential unit and 13 for its 512 bytes from L2. So the matrix unit bounds
+// groups of 128 (at 1.6 GHz, what power allows: 865 TFLOP/s), L2 smaller groups with little in common.
+#pragma once
+
+#include "hopper.cuh"
+
+constexpr int kQueries = 128;                    // of a block
+constexpr int kTile = 128;                       // keys of a stage
+constexpr int kBlockKeys = 2048;                 // keys whose bits the producer expands at a time, 16 for each thread
+constexpr int kRing = kBlockKeys + kTile;        // what is left for one more tile, and a block
+constexpr int kKeyBits = 17;                     // of a ring entry; the groups that keep the key are above
+
+struct Attention {
+  const bf16 *q, *k, *v;
+  void* out;
+  float* lse;
+  const int* start;                              // full attention
+  const uint32_t* bits;                          // sparse attention
+  long long batch_stride, head_stride;
+  int batch, heads, kv_heads, n, group;
+  float scale_log2;
+  int otype;
+};
+
+// GROUPS is the number of query groups in a block; 0 is full attention. STEP keys are multiplied at a time. QREG keeps
+// the queries in registers. P and C registers go to a thread of the producer and of the consumers.
+template <int D_, int GROUPS_, int STEP_, bool QREG_, int STAGES_, bool PINGPONG_, int P_, int C_>
+struct Config {
+  static constexpr int D = D_, GROUPS = GROUPS_, STEP = STEP_, STAGES = STAGES_, P = P_, C = C_;
+  static constexpr bool QREG = QREG_, PINGPONG = PINGPONG_;
+  static constexpr int MASKS = GROUPS > 1 ? GROUPS : 1;         // bitmaps of a stage
+  static constexpr int RINGS = GROUPS == 0 ? 0 : GROUPS == 1 ? 1 : 3;
+  static constexpr int kTileBytes = kTile * D * 2;
+
+  static constexpr int kQ = 0;
+  static constexpr int kK = kQ + kQueries * D * 2;
+  static constexpr int kV = kK + STAGES * kTileBytes;
+  static constexpr int kRings = kV + STAGES * kTileBytes;
+  static constexpr int kMasks = kRings + RINGS * kRing * 4;     // [STAGES][MASKS][4]
+  static constexpr int kInfo = kMasks + STAGES * MASKS * 16;    // [STAGES]
+  static constexpr int kTotals = kInfo + STAGES * 4;            // [4], of the producer's warps
+  static constexpr int kBarriers = (kTotals + 16 + 7) / 8 * 8;  // q full, q empty, then [STAGES] of each kind
+  static constexpr int kShared = kBarriers + 16 + 4 * STAGES * 8 + 1024;  // the tiles start at a multiple of 1024
+  static_assert(kShared <= 232448, "more shared memory than a block can have");
+  static_assert(GROUPS <= 1 || STEP == 64, "private stages have steps of 64 keys");
+  static_assert(P + 2 * C <= 512, "more registers than a multiprocessor has");
+};
+
+// What a consumer knows about a stage besides its masks.
+enum StageInfo { kHalves = 3, kPrivate = 4, kLast = 8 };
+
+struct Item {
+  int batch, head, first;                        // first query
+};
+
+template <class F>
+DEVICE void for_each_item(const Attention& a, F f) {
+  const int tiles = (a.n + kQueries - 1) / kQueries, items = tiles * a.heads * a.batch;
+#pragma unroll 1
+  for (int i = blockIdx.x; i < items; i += gridDim.x) {
+    const int bh = i / tiles;
+    f(Item{bh / a.heads, bh % a.heads, (i % tiles) * kQueries});
+  }
+}
+
+// --- The producer --------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Producer {
+  const Attention& a;
+  const uint32_t base;
+  const int tid, lane, warp;
+  Stage<T::STAGES> stage;
+  uint32_t q_parity = 1;
+
+  DEVICE uint32_t barrier(int kind) const { return base + T::kBarriers + 16 + (kind * T::STAGES + stage.index) * 8; }
+
+  // rows copies the rows of 128 keys; offset holds those of this thread in bytes, ~0 for none.
+  DEVICE void rows(uint32_t to, const char* from, const uint32_t (&offset)[8]) {
+    to += swizzled(tid >> 3, tid & 7);
+    from += (tid & 7) * 16;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const bool live = offset[i] != ~0u;
+      const char* row = from + (live ? offset[i] : 0);
+#pragma unroll
+      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * 2048, row + slab * 128, live);
+    }
+  }
+
+  DEVICE void queries(const Item& it) {
+    uint32_t offset[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const int r = it.first + (tid >> 3) + 16 * i;
+      offset[i] = r < a.n ? r * (T::D * 2) : ~0u;
+    }
+    const uint32_t full = base + T::kBarriers;
+    barrier_wait(full + 8, q_parity);
+    q_parity ^= 1;
+    rows(base + T::kQ, reinterpret_cast<const char*>(a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D), offset);
+    barrier_arrive_copies(full);
+  }
+
+  // emit fills the next stage. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; ~0 for none.
+  template <class F>
+  DEVICE void emit(const Item& it, bool first, int info, F entry) {
+    const long long head = (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * T::D;
+    const uint32_t mine = entry(tid);
+    uint32_t offset[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const uint32_t e = entry((tid >> 3) + 16 * i);
+      offset[i] = e == ~0u ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
+    }
+    barrier_wait(barrier(1), stage.parity ^ 1);
+#pragma unroll
+    for (int g = 0; g < T::MASKS; g++) {
+      const uint32_t word = __ballot_sync(~0u, mine != ~0u && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
+      if (lane == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kMasks + ((stage.index * T::MASKS + g) * 4 + warp) * 4), "r"(word) : "memory");
+    }
+    if (tid == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kInfo + stage.index * 4), "r"(info) : "memory");
+    if (lane == 0) barrier_arrive(barrier(0));
+    rows(base + T::kK + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head), offset);
+    barrier_arrive_copies(barrier(0));
+    if (first) queries(it);
+    barrier_wait(barrier(3), stage.parity ^ 1);
+    rows(base + T::kV + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head), offset);
+    barrier_arrive_copies(barrier(2));
+    stage.next();
+  }
+
+  DEVICE void dense(const Item& it) {
+    const int start = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
+    int key = start;
+    do {
+      const bool last = key + kTile >= a.n;
+      const int halves = a.n - key > 64 ? 2 : 1;
+      emit(it, key == start, halves | (last ? kLast : 0), [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : ~0u; });
+      key += kTile;
+    } while (key < a.n);
+  }
+
+  // Columns expands the bits of the keys of one class into a ring of keys in ascending order. All threads of the
+  // producer call its methods together. CLASS 0: kept by groups of both consumers; 1, 2: of the first, the second only.
+  template <int CLASS>
+  struct Columns {
+    Producer& p;
+    const uint16_t* row;                         // bits of the block's first group
+    int groups;                                  // that exist; the last block of a head may have fewer
+    int block = 0, have = 0, head = 0;
+    uint32_t ahead[(T::GROUPS + 1) / 2] = {};    // this thread's 16 bits of each group in the next block
+
+    DEVICE Columns(Producer& p, const uint16_t* row, int groups) : p(p), row(row), groups(groups) { fetch(); }
+
+    DEVICE void fetch() {
+      const int words = (p.a.n + 31) / 32 * 2, w = block * kTile + p.tid;
+#pragma unroll
+      for (int g = 0; g < T::GROUPS; g++) {
+        const uint32_t x = w < words && g < groups ? __ldg(row + static_cast<long long>(g) * words + w) : 0u;
+        if (g % 2 == 0) ahead[g / 2] = x; else ahead[g / 2] |= x << 16;
+      }
+    }
+
+    DEVICE uint32_t bits(int g) const { return ahead[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
+
+    DEVICE uint32_t chosen() const {
+      if (T::GROUPS == 1) return bits(0);
+      uint32_t first = 0, second = 0;
+#pragma unroll
+      for (int g = 0; g < T::GROUPS; g++) (g < T::GROUPS / 2 ? first : second) |= bits(g);
+      return CLASS == 0 ? first & second : CLASS == 1 ? first & ~second : second & ~first;
+    }
+
+    DEVICE void expand() {
+      uint32_t todo = chosen();
+      const int mine = __popc(todo);
+      int upto = mine;
+#pragma unroll
+      for (int d = 1; d < 32; d <<= 1) {
+        const int x = __shfl_up_sync(~0u, upto, d);
+        if (p.lane >= d) upto += x;
+      }
+      const uint32_t totals = p.base + T::kTotals;
+      if (p.lane == 31) asm volatile("st.shared.u32 [%0], %1;" ::"r"(totals + p.warp * 4), "r"(upto) : "memory");
+      named_sync(1, 128);
+      int t[4];
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3]) : "r"(totals) : "memory");
+      int at = head + have + upto - mine + (p.warp > 0 ? t[0] : 0) + (p.warp > 1 ? t[1] : 0) + (p.warp > 2 ? t[2] : 0);
+      if (at >= kRing) at -= kRing;
+      const uint32_t key = (block * kTile + p.tid) * 16;
+      while (todo) {
+        const int bit = __ffs(todo) - 1;
+        todo &= todo - 1;
+        uint32_t e = key + bit;
+        if (T::GROUPS > 1) {
+#pragma unroll
+          for (int g = 0; g < T::GROUPS; g++) e |= (bits(g) >> bit & 1) << (kKeyBits + g);
+        }
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(slot(at)), "r"(e) : "memory");
+        if (++at == kRing) at = 0;
+      }
+      have += t[0] + t[1] + t[2] + t[3];
+      block++;
+      fetch();
+      named_sync(1, 128);
+    }
+
+    // refill makes at least count keys available, if there are so many.
+    DEVICE void refill(int count) {
+      while (have < count && block * kBlockKeys < p.a.n) expand();
+    }
+
+    DEVICE uint32_t slot(int at) const { return p.base + T::kRings + (CLASS * kRing + at) * 4; }
+
+    DEVICE uint32_t entry(int r) const {
+      if (r >= have) return ~0u;
+      int at = head + r;
+      if (at >= kRing) at -= kRing;
+      uint32_t e;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(e) : "r"(slot(at)) : "memory");
+      return e;
+    }
+
+    DEVICE void drop(int count) {
+      count = min(count, have);
+      have -= count;
+      head += count;
+      if (head >= kRing) head -= kRing;
+    }
+  };
+
+  DEVICE void sparse(const Item& it) {
+    const int words = (a.n + 31) / 32, u = it.first / (kQueries / T::GROUPS);
+    const int groups = min(T::GROUPS, (a.n + kQueries / T::GROUPS - 1) / (kQueries / T::GROUPS) - u);
+    const uint16_t* row = reinterpret_cast<const uint16_t*>(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words);
+    Columns<0> shared(*this, row, groups);
+    bool first = true;
+    if constexpr (T::GROUPS == 1) {
+      bool last;
+      do {
+        shared.refill(kTile + 1);
+        last = shared.have <= kTile;
+        emit(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
+        shared.drop(kTile);
+        first = false;
+      } while (!last);
+    } else {
+      Columns<1> one(*this, row, groups);
+      Columns<2> two(*this, row, groups);
+      one.refill(65), two.refill(65);
+      const bool apart = one.have + two.have > 0;
+      shared.refill(kTile + 1);
+      while (shared.have > 0) {
+        const bool last = shared.have <= kTile && !apart;
+        emit(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
+        shared.drop(kTile);
+        shared.refill(kTile + 1);
+        first = false;
+      }
+      while (first || one.have + two.have > 0) {
+        const bool last = one.have <= 64 && two.have <= 64;
+        emit(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? one.entry(r) : two.entry(r - 64); });
+        one.drop(64), two.drop(64);
+        one.refill(65), two.refill(65);
+        first = false;
+      }
+    }
+  }
+
+  DEVICE void run() {
+    for_each_item(a, [&](const Item& it) {
+      if constexpr (T::GROUPS == 0) dense(it); else sparse(it);
+    });
+  }
+};
+
+// --- The consumers -------------------------------------------------------------------------------------------------
+
+// store_row writes D/4 values of one row: o[0], o[1], o[4], o[5], … are columns 2t, 2t+1, 8+2t, 8+2t+1, … for lane t of
+// the four that share the row.
+template <int D>
+DEVICE void store_row(void* out, long long at, int otype, const float* o, float factor, int t, bool live) {
+  if (otype == kOutF32) {
+    float* to = static_cast<float*>(out) + at + 2 * t;
+    if (live) {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++) *reinterpret_cast<float2*>(to + 8 * j) = make_float2(o[4 * j] * factor, o[4 * j + 1] * factor);
+    }
+    return;
+  }
+  // The four lanes exchange words so that each holds 16 bytes of neighbouring columns.
+#pragma unroll
+  for (int j = 0; j < D / 8; j += 4) {
+    uint32_t w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) w[i] = pack(o[4 * (j + i)] * factor, o[4 * (j + i) + 1] * factor);
+    const bool odd = t & 1, high = t & 2;
+    uint32_t pairs[4];                           // of columns 8(j+(t&1)) and 8(j+2+(t&1)), from this lane and its neighbour
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
+      pairs[i] = odd ? got : w[i];
+      pairs[i + 1] = odd ? w[i + 1] : got;
+    }
+    const uint32_t g0 = __shfl_xor_sync(~0u, high ? pairs[0] : pairs[2], 2), g1 = __shfl_xor_sync(~0u, high ? pairs[1] : pairs[3], 2);
+    const uint4 all = high ? make_uint4(g0, g1, pairs[2], pairs[3]) : make_uint4(pairs[0], pairs[1], g0, g1);
+    if (live) *reinterpret_cast<uint4*>(static_cast<bf16*>(out) + at + 8 * (j + t)) = all;
+  }
+}
+
+template <class T>
+struct Consumer {
+  const Attention& a;
+  const uint32_t base;
+  const int which, tid, lane, warp;              // which of the two; threads of its warpgroup
+  Stage<T::STAGES> ks, vs;                       // of the keys and of the values
+  uint32_t q_parity = 0;
+
+  float o[T::D / 2], s[T::STEP / 2];
+  uint32_t p[T::STEP / 16][4], q[T::QREG ? T::D / 16 : 1][4];
+  float max0, max1, sum0, sum1, rescale0, rescale1;   // of rows lane/4 and lane/4 + 8
+  uint32_t mask[T::STEP / 32];
+
+  DEVICE uint32_t barrier(int kind, int stage) const { return base + T::kBarriers + 16 + (kind * T::STAGES + stage) * 8; }
+  DEVICE void release(uint32_t b) {
+    if (lane == 0) barrier_arrive(b);
+  }
+
+  // my_turn waits until the other consumer has issued its products, your_turn lets it issue.
+  DEVICE void my_turn() {
+    if (T::PINGPONG) named_sync(2 + which, 256);
+  }
+  DEVICE void your_turn() {
+    if (T::PINGPONG) named_arrive(3 - which, 256);
+  }
+
+  DEVICE void load_queries() {
+    barrier_wait(base + T::kBarriers, q_parity);
+    q_parity ^= 1;
+    if constexpr (T::QREG) {
+      const int row = which * 64 + warp * 16 + (lane & 15);
+#pragma unroll
+      for (int k = 0; k < T::D / 16; k++) {
+        const int chunk = 2 * k + (lane >> 4);
+        ldmatrix(q[k], base + T::kQ + (chunk >> 3) * kQueries * 128 + swizzled(row, chunk & 7));
+      }
+      __syncwarp();
+      release(base + T::kBarriers + 8);
+    } else {
+      copies_visible();
+    }
+  }
+
+  DEVICE void scores(int half) {
+    const uint64_t k = descriptor(base + T::kK + ks.index * T::kTileBytes + half * 8192, 0);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < T::D / 16; i++) {
+      const uint64_t b = k + (i >> 2) * (kTile * 128 >> 4) + (i & 3) * 2;
+      if constexpr (T::QREG) {
+        wgmma<0>(s, q[i], b, i > 0);
+      } else {
+        wgmma(s, descriptor(base + T::kQ + which * 8192, 0) + (i >> 2) * (kQueries * 128 >> 4) + (i & 3) * 2, b, i > 0);
+      }
+    }
+    wgmma_commit();
+  }
+
+  DEVICE void values(int half) {
+    const uint64_t v = descriptor(base + T::kV + vs.index * T::kTileBytes + half * 8192, kTile * 128);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < T::STEP / 16; i++) wgmma<1>(o, p[i], v + i * (2048 >> 4), true);
+    wgmma_commit();
+  }
+
+  DEVICE void load_mask(int half) {
+    const int g = T::MASKS == 1 ? 0 : (which * 64 + warp * 16) / (kQueries / T::MASKS);
+    const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half * 2) * 4;
+#pragma unroll
+    for (int i = 0; i < T::STEP / 32; i++) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(mask[i]) : "r"(at + 4 * i) : "memory");
+  }
+
+  DEVICE void softmax() {
+    uint32_t all = ~0u;
+#pragma unroll
+    for (int i = 0; i < T::STEP / 32; i++) all &= mask[i];
+    if (all != ~0u) {
+#pragma unroll
+      for (int j = 0; j < T::STEP / 8; j++) {
+        const uint32_t m = mask[j / 4] >> (2 * (lane & 3)) >> (8 * (j % 4));
+        if (!(m & 1)) s[4 * j] = s[4 * j + 2] = -CUDART_INF_F;
+        if (!(m & 2)) s[4 * j + 1] = s[4 * j + 3] = -CUDART_INF_F;
+      }
+    }
+    float m0 = max0, m1 = max1;
+#pragma unroll
+    for (int j = 0; j < T::STEP / 8; j++) {
+      m0 = fmaxf(m0, fmaxf(s[4 * j], s[4 * j + 1]));
+      m1 = fmaxf(m1, fmaxf(s[4 * j + 2], s[4 * j + 3]));
+    }
+    m0 = quad_max(m0), m1 = quad_max(m1);
+    rescale0 = exp2_approx((max0 - m0) * a.scale_log2), rescale1 = exp2_approx((max1 - m1) * a.scale_log2);
+    max0 = m0, max1 = m1;
+    const float b0 = m0 * a.scale_log2, b1 = m1 * a.scale_log2;
+    float t0 = 0, t1 = 0;
+#pragma unroll
+    for (int j = 0; j < T::STEP / 8; j++) {
+      s[4 * j] = exp2_approx(fmaf(s[4 * j], a.scale_log2, -b0)), s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], a.scale_log2, -b0));
+      s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], a.scale_log2, -b1)), s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], a.scale_log2, -b1));
+      t0 += s[4 * j] + s[4 * j + 1], t1 += s[4 * j + 2] + s[4 * j + 3];
+    }
+    sum0 = sum0 * rescale0 + t0, sum1 = sum1 * rescale1 + t1;
+  }
+
+  // round turns the weights into the left operand of the next product: the accumulator's layout is the operand's.
+  DEVICE void round() {
+#pragma unroll
+    for (int k = 0; k < T::STEP / 16; k++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) p[k][i] = pack(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
+    }
+  }
+
+  DEVICE void rescale() {
+    if (!__any_sync(~0u, rescale0 != 1.f || rescale1 != 1.f)) return;
+#pragma unroll
+    for (int j = 0; j < T::D / 8; j++) o[4 * j] *= rescale0, o[4 * j + 1] *= rescale0, o[4 * j + 2] *= rescale1, o[4 * j + 3] *= rescale1;
+  }
+
+  // enter waits for the keys of a stage and returns its StageInfo.
+  DEVICE int enter() {
+    barrier_wait(barrier(0, ks.index), ks.parity);
+    int info;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(info) : "r"(base + T::kInfo + ks.index * 4) : "memory");
+    return info;
+  }
+
+  DEVICE void item(const Item& it) {
+#pragma unroll
+    for (int i = 0; i < T::D / 2; i++) o[i] = 0;
+    max0 = max1 = kLowest, sum0 = sum1 = 0;
+
+    int info = enter();
+    load_queries();
+    int half = T::STEP == 64 && (info & kPrivate) ? which : 0, left = T::STEP == 64 ? info & kHalves : 1;
+    load_mask(half);
+    my_turn();
+    copies_visible();
+    scores(half);
+    your_turn();
+    wgmma_wait<0>();
+    if (--left == 0) release(barrier(1, ks.index));
+    softmax();
+    round();
+    while (true) {
+      const int value_half = half;
+      const bool stage_done = left == 0;
+      if (stage_done) {
+        if (info & kLast) break;
+        ks.next();
+        info = enter();
+        half = T::STEP == 64 && (info & kPrivate) ? which : 0, left = T::STEP == 64 ? info & kHalves : 1;
+      } else {
+        half++;
+      }
+      load_mask(half);
+      my_turn();
+      copies_visible();
+      scores(half);
+      barrier_wait(barrier(2, vs.index), vs.parity);
+      copies_visible();
+      values(value_half);
+      your_turn();
+      wgmma_wait<1>();
+      if (--left == 0) release(barrier(1, ks.index));
+      softmax();
+      wgmma_wait<0>();
+      if (stage_done) release(barrier(3, vs.index)), vs.next();
+      round();
+      rescale();
+    }
+    ks.next();
+    if (!T::QREG) release(base + T::kBarriers + 8);
+    barrier_wait(barrier(2, vs.index), vs.parity);
+    copies_visible();
+    values(half);
+    wgmma_wait<0>();
+    release(barrier(3, vs.index)), vs.next();
+    finish(it);
+  }
+
+  DEVICE void finish(const Item& it) {
+    sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
+    const long long first = (static_cast<long long>(it.batch) * a.heads + it.head) * a.n;
+    const int row = it.first + which * 64 + warp * 16 + (lane >> 2);
+    store_row<T::D>(a.out, (first + row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
+    store_row<T::D>(a.out, (first + row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
+    if (a.lse && (lane & 3) == 0) {
+      if (row < a.n) a.lse[first + row] = sum0 > 0 ? (max0 * a.scale_log2 + log2f(sum0)) * kLn2 : -CUDART_INF_F;
+      if (row + 8 < a.n) a.lse[first + row + 8] = sum1 > 0 ? (max1 * a.scale_log2 + log2f(sum1)) * kLn2 : -CUDART_INF_F;
+    }
+  }
+
+  DEVICE void run() {
+    if (T::PINGPONG && which == 1) named_arrive(2, 256);  // the first turn is consumer 0's
+    for_each_item(a, [&](const Item& it) { item(it); });
+    if (T::PINGPONG && which == 0) named_sync(2, 256);    // and the last offer of a turn is taken
+  }
+};
+
+template <class T>
+DEVICE void attend(const Attention& a) {
+  extern __shared__ uint8_t memory[];
+  const uint32_t base = (smem_address(memory) + 1023) & ~1023u;
+  const int warpgroup = threadIdx.x >> 7, tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
+  if (threadIdx.x == 0) {
+    const uint32_t b = base + T::kBarriers;
+    barrier_init(b, 128);
+    barrier_init(b + 8, 8);
+    for (int i = 0; i < T::STAGES; i++) {
+      barrier_init(b + 16 + i * 8, 128 + 4);                     // keys full: copies, and the masks of each warp
+      barrier_init(b + 16 + (T::STAGES + i) * 8, 8);             // keys empty: warps of the consumers
+      barrier_init(b + 16 + (2 * T::STAGES + i) * 8, 128);       // values full
+      barrier_init(b + 16 + (3 * T::STAGES + i) * 8, 8);         // values empty
+    }
+    barrier_init_done();
+  }
+  __syncthreads();
+  if (warpgroup == 0) {
+    registers_lower<T::P>();
+    Producer<T> p{a, base, tid, lane, warp};
+    p.run();
+  } else {
+    registers_raise<T::C>();
+    Consumer<T> c{a, base, warpgroup - 1, tid, lane, warp};
+    c.run();
+  }
+}

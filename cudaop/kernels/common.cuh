@@ -1,0 +1,78 @@
+// What every kernel shares: the calling convention and the asynchronous copies of sm_80.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <math_constants.h>
+#include <stdint.h>
+
+#define DEVICE __device__ __forceinline__
+
+using bf16 = __nv_bfloat16;
+
+// Exports how kernel NAME is launched; README.md explains the four numbers.
+#define LAUNCH(NAME, THREADS, SHARED, ROWS, PER_SM) \
+  extern "C" __device__ long long NAME##_launch[4]; \
+  __device__ long long NAME##_launch[4] = {THREADS, SHARED, ROWS, PER_SM};
+
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+// kLowest is where running maxima start. It is finite while the scores of keys a query does not see are -inf: a tile
+// of which a query sees no key then adds exp2(-inf - finite) = 0 and never NaN.
+constexpr float kLowest = -1e30f;
+
+enum OutputType { kOutBf16 = 0, kOutF32 = 1 };
+enum ScoreType { kScoreLog16 = 0, kScoreF32 = 1 };
+
+DEVICE uint32_t smem_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+DEVICE long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+DEVICE float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// pack rounds two floats to bf16; lo becomes the lower half.
+DEVICE uint32_t pack(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+
+// copy16 starts a copy of 16 bytes to shared memory, or of 16 zeros where there is nothing to copy: a size of 0 instead
+// of a branch keeps the lanes of a warp together.
+DEVICE void copy16(uint32_t to, const void* from, bool live) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(live ? 16 : 0) : "memory");
+}
+
+DEVICE void ldmatrix(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+DEVICE void ldmatrix_transposed(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+// quad_max and quad_sum combine the four lanes that share a row of an accumulator.
+DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Where 16-byte chunk c of row r lies in a tile of rows of 128 bytes: the swizzle that Hopper calls 128B, and that keeps
+// ldmatrix free of bank conflicts everywhere. A head of 128 columns is two such tiles, one after the other.
+DEVICE uint32_t swizzled(int r, int c) { return r * 128 + ((c ^ (r & 7)) << 4); }
+
+// A score as log16, see README.md: 512 steps an octave, all codes below 2^15 and finite as float16.
+DEVICE uint16_t to_log16(float s) {
+  return static_cast<uint16_t>(__float2uint_rn(fminf(fmaxf(fmaf(__log2f(s), 512.f, 31743.f), 0.f), 31743.f)));
+}

@@ -1,0 +1,106 @@
+// Hopper's warpgroup matrix instructions, barriers and registers, as thin wrappers (sm_90a).
+#pragma once
+
+#include "common.cuh"
+
+// --- Barriers in shared memory -------------------------------------------------------------------------------------
+
+DEVICE void barrier_init(uint32_t b, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(count) : "memory"); }
+
+DEVICE void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+DEVICE void barrier_arrive(uint32_t b) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(b) : "memory"); }
+
+// barrier_arrive_copies arrives when all copies this thread has started are done.
+DEVICE void barrier_arrive_copies(uint32_t b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(b) : "memory"); }
+
+DEVICE void barrier_wait(uint32_t b, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again%=;\n"
+      "}" ::"r"(b), "r"(parity) : "memory");
+}
+
+// copies_visible makes data that a barrier has reported visible to the matrix unit.
+DEVICE void copies_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Hardware barriers with numbers; 0 is __syncthreads.
+DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// Stage is a place in a ring of COUNT buffers, and the parity of its turn.
+template <int COUNT>
+struct Stage {
+  int index = 0;
+  uint32_t parity = 0;
+  DEVICE void next() {
+    if (++index == COUNT) index = 0, parity ^= 1;
+  }
+};
+
+// --- Registers -----------------------------------------------------------------------------------------------------
+
+template <int R> DEVICE void registers_raise() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R)); }
+template <int R> DEVICE void registers_lower() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R)); }
+
+// --- Matrix products -----------------------------------------------------------------------------------------------
+
+DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+
+// descriptor names a tile in shared memory: swizzled rows of 128 bytes, 8 rows every 1024 bytes. slab is the distance
+// between the tiles of the first and the last 64 columns, used where the columns are what the product yields (V).
+DEVICE uint64_t descriptor(uint32_t address, uint32_t slab) {
+  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(slab >> 4) << 16 |
+         static_cast<uint64_t>(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define REGS4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define REGS16(d, i) REGS4(d, i), REGS4(d, i + 4), REGS4(d, i + 8), REGS4(d, i + 12)
+#define REGS32(d) REGS16(d, 0), REGS16(d, 16)
+#define REGS64(d) REGS16(d, 0), REGS16(d, 16), REGS16(d, 32), REGS16(d, 48)
+
+#define NAMES32                                                                                                     \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
+  "%30,%31}"
+#define NAMES64                                                                                                     \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
+  "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"    \
+  "%57,%58,%59,%60,%61,%62,%63}"
+
+// wgmma<TRANSPOSED>(d, a, b, add): d = a·b, plus d if add, for 64 rows and 16 values of the inner dimension. a is this
+// thread's part of the left operand. b is a descriptor; with TRANSPOSED the inner dimension runs along the rows there.
+template <int TRANSPOSED>
+DEVICE void wgmma(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " NAMES32 ", {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+      : REGS32(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(TRANSPOSED));
+}
+
+template <int TRANSPOSED>
+DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
+      : REGS64(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(TRANSPOSED));
+}
+
+// The same with the left operand in shared memory.
+DEVICE void wgmma(float (&d)[32], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " NAMES32 ", %32, %33, p, 1, 1, 0, 0;\n}"
+      : REGS32(d) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
+DEVICE void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", %64, %65, p, 1, 1, 0, 0;\n}"
+      : REGS64(d) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}

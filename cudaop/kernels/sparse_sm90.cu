@@ -1,0 +1,30 @@
+// Attention over the columns of each query group, on Hopper; see attention_sm90.cuh.
+#include "attention_sm90.cuh"
+
+#ifndef ONE_TUNING
+#define ONE_TUNING 128, false, 2, true, 56, 224
+#endif
+#ifndef PACK_TUNING
+#define PACK_TUNING 64, true, 2, false, 96, 208
+#endif
+
+#define SPARSE(NAME, D, GROUPS, TUNING)                                                                                            \
+  LAUNCH(NAME, 384, (Config<D, GROUPS, TUNING>::kShared), kQueries, 1)                                                             \
+  extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
+      NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const uint32_t* bits,                 \
+           long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
+           long long n, long long group, double scale, long long otype) {                                            \
+    attend<Config<D, GROUPS, TUNING>>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,                       \
+                                  static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads),      \
+                                  static_cast<int>(n), static_cast<int>(group), static_cast<float>(scale) * kLog2e,  \
+                                  static_cast<int>(otype)});                                                         \
+  }
+
+#define SPARSE_GROUPS(D)                                                                                             \
+  SPARSE(sparse_sm90_d##D##_g128, D, 1, ONE_TUNING)                                                              \
+  SPARSE(sparse_sm90_d##D##_g64, D, 2, PACK_TUNING)                                                           \
+  SPARSE(sparse_sm90_d##D##_g32, D, 4, PACK_TUNING)                                                           \
+  SPARSE(sparse_sm90_d##D##_g16, D, 8, PACK_TUNING)
+
+SPARSE_GROUPS(64)
+SPARSE_GROUPS(128)
