@@ -134,8 +134,8 @@ struct Kernel {
 struct Shape {
   int batch, heads, kv_heads, n, d, group;
   double scale;
-  i64 groups() const { return (n + group - 1) / group; }
-  i64 words() const { return (n + 31) / 32; }
+  __host__ __device__ i64 groups() const { return (n + group - 1) / group; }
+  __host__ __device__ i64 words() const { return (n + 31) / 32; }
   i64 queries() const { return static_cast<i64>(batch) * heads * n; }
   i64 keys() const { return static_cast<i64>(batch) * kv_heads * n; }
   i64 rows() const { return static_cast<i64>(batch) * heads * groups(); }
