@@ -58,7 +58,7 @@ struct Config {
   static constexpr int kShared = kBarriers + 16 + 4 * STAGES * 8 + 1024;  // the tiles start at a multiple of 1024
   static_assert(kShared <= 232448, "more shared memory than a block can have");
   static_assert(GROUPS <= 1 || STEP == 64, "private stages have steps of 64 keys");
-  static_assert(P + 2 * C <= 512, "more registers than a multiprocessor has");
+  static_assert(P + 2 * C <= 3 * 168, "more registers than the block starts with: raising would wait for ever");
 };
 
 // What a consumer knows about a stage besides its masks.
@@ -169,7 +169,7 @@ struct Producer {
     DEVICE Columns(Producer& p, const uint16_t* row, int groups) : p(p), row(row), groups(groups) { fetch(); }
 
     DEVICE void fetch() {
-      const int words = (p.a.n + 31) / 32 * 2, w = block * kTile + p.tid;
+      const int words = (p.a.n + 31) / 32 * 2, w = block * 128 + p.tid;
 #pragma unroll
       for (int g = 0; g < T::GROUPS; g++) {
         const uint32_t x = w < words && g < groups ? __ldg(row + static_cast<long long>(g) * words + w) : 0u;
@@ -203,7 +203,7 @@ struct Producer {
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3]) : "r"(totals) : "memory");
       int at = head + have + upto - mine + (p.warp > 0 ? t[0] : 0) + (p.warp > 1 ? t[1] : 0) + (p.warp > 2 ? t[2] : 0);
       if (at >= kRing) at -= kRing;
-      const uint32_t key = (block * kTile + p.tid) * 16;
+      const uint32_t key = (block * 128 + p.tid) * 16;
       while (todo) {
         const int bit = __ffs(todo) - 1;
         todo &= todo - 1;
@@ -339,6 +339,7 @@ struct Consumer {
 
   DEVICE uint32_t barrier(int kind, int stage) const { return base + T::kBarriers + 16 + (kind * T::STAGES + stage) * 8; }
   DEVICE void release(uint32_t b) {
+    __syncwarp();
     if (lane == 0) barrier_arrive(b);
   }
 
@@ -360,7 +361,6 @@ struct Consumer {
         const int chunk = 2 * k + (lane >> 4);
         ldmatrix(q[k], base + T::kQ + (chunk >> 3) * kQueries * 128 + swizzled(row, chunk & 7));
       }
-      __syncwarp();
       release(base + T::kBarriers + 8);
     } else {
       copies_visible();
