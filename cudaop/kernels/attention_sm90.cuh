@@ -17,25 +17,11 @@
 // groups of 128 (at 1.6 GHz, what power allows: 865 TFLOP/s), L2 smaller groups with little in common.
 #pragma once
 
+#include "attention.cuh"
 #include "hopper.cuh"
 
 constexpr int kQueries = 128;                    // of a block
 constexpr int kTile = 128;                       // keys of a stage
-constexpr int kBlockKeys = 2048;                 // keys whose bits the producer expands at a time, 16 for each thread
-constexpr int kRing = kBlockKeys + kTile;        // what is left for one more tile, and a block
-constexpr int kKeyBits = 17;                     // of a ring entry; the groups that keep the key are above
-
-struct Attention {
-  const bf16 *q, *k, *v;
-  void* out;
-  float* lse;
-  const int* start;                              // full attention
-  const uint32_t* bits;                          // sparse attention
-  long long batch_stride, head_stride;
-  int batch, heads, kv_heads, n, group;
-  float scale_log2;
-  int otype;
-};
 
 // GROUPS is the number of query groups in a block; 0 is full attention. STEP keys are multiplied at a time. QREG keeps
 // the queries in registers. P and C registers go to a thread of the producer and of the consumers.
@@ -51,10 +37,10 @@ struct Config {
   static constexpr int kK = kQ + kQueries * D * 2;
   static constexpr int kV = kK + STAGES * kTileBytes;
   static constexpr int kRings = kV + STAGES * kTileBytes;
-  static constexpr int kMasks = kRings + RINGS * kRing * 4;     // [STAGES][MASKS][4]
-  static constexpr int kInfo = kMasks + STAGES * MASKS * 16;    // [STAGES]
-  static constexpr int kTotals = kInfo + STAGES * 4;            // [4], of the producer's warps
-  static constexpr int kBarriers = (kTotals + 16 + 7) / 8 * 8;  // q full, q empty, then [STAGES] of each kind
+  static constexpr int kMasks = kRings + RINGS * kRingBytes;    // [STAGES][MASKS][4]
+  static constexpr int kTotals = kMasks + STAGES * MASKS * 16;  // [4], of the producer's warps
+  static constexpr int kInfo = kTotals + 16;                    // [STAGES]
+  static constexpr int kBarriers = (kInfo + STAGES * 4 + 7) / 8 * 8;  // q full, q empty, then [STAGES] of each kind
   static constexpr int kShared = kBarriers + 16 + 4 * STAGES * 8 + 1024;  // the tiles start at a multiple of 1024
   static_assert(kShared <= 232448, "more shared memory than a block can have");
   static_assert(GROUPS <= 1 || STEP == 64, "private stages have steps of 64 keys");
@@ -126,12 +112,12 @@ struct Producer {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
       const uint32_t e = entry((tid >> 3) + 16 * i);
-      offset[i] = e == ~0u ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
+      offset[i] = e == kNoKey ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
     }
     barrier_wait(barrier(1), stage.parity ^ 1);
 #pragma unroll
     for (int g = 0; g < T::MASKS; g++) {
-      const uint32_t word = __ballot_sync(~0u, mine != ~0u && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
+      const uint32_t word = __ballot_sync(~0u, mine != kNoKey && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
       if (lane == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kMasks + ((stage.index * T::MASKS + g) * 4 + warp) * 4), "r"(word) : "memory");
     }
     if (tid == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kInfo + stage.index * 4), "r"(info) : "memory");
@@ -151,105 +137,17 @@ struct Producer {
     do {
       const bool last = key + kTile >= a.n;
       const int halves = a.n - key > 64 ? 2 : 1;
-      emit(it, key == start, halves | (last ? kLast : 0), [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : ~0u; });
+      emit(it, key == start, halves | (last ? kLast : 0), [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : kNoKey; });
       key += kTile;
     } while (key < a.n);
   }
-
-  // Columns expands the bits of the keys of one class into a ring of keys in ascending order. All threads of the
-  // producer call its methods together. CLASS 0: kept by groups of both consumers; 1, 2: of the first, the second only.
-  template <int CLASS>
-  struct Columns {
-    Producer& p;
-    const uint16_t* row;                         // bits of the block's first group
-    int groups;                                  // that exist; the last block of a head may have fewer
-    int block = 0, have = 0, head = 0;
-    uint32_t ahead[(T::GROUPS + 1) / 2] = {};    // this thread's 16 bits of each group in the next block
-
-    DEVICE Columns(Producer& p, const uint16_t* row, int groups) : p(p), row(row), groups(groups) { fetch(); }
-
-    DEVICE void fetch() {
-      const int words = (p.a.n + 31) / 32 * 2, w = block * 128 + p.tid;
-#pragma unroll
-      for (int g = 0; g < T::GROUPS; g++) {
-        const uint32_t x = w < words && g < groups ? __ldg(row + static_cast<long long>(g) * words + w) : 0u;
-        if (g % 2 == 0) ahead[g / 2] = x; else ahead[g / 2] |= x << 16;
-      }
-    }
-
-    DEVICE uint32_t bits(int g) const { return ahead[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
-
-    DEVICE uint32_t chosen() const {
-      if (T::GROUPS == 1) return bits(0);
-      uint32_t first = 0, second = 0;
-#pragma unroll
-      for (int g = 0; g < T::GROUPS; g++) (g < T::GROUPS / 2 ? first : second) |= bits(g);
-      return CLASS == 0 ? first & second : CLASS == 1 ? first & ~second : second & ~first;
-    }
-
-    DEVICE void expand() {
-      uint32_t todo = chosen();
-      const int mine = __popc(todo);
-      int upto = mine;
-#pragma unroll
-      for (int d = 1; d < 32; d <<= 1) {
-        const int x = __shfl_up_sync(~0u, upto, d);
-        if (p.lane >= d) upto += x;
-      }
-      const uint32_t totals = p.base + T::kTotals;
-      if (p.lane == 31) asm volatile("st.shared.u32 [%0], %1;" ::"r"(totals + p.warp * 4), "r"(upto) : "memory");
-      named_sync(1, 128);
-      int t[4];
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3]) : "r"(totals) : "memory");
-      int at = head + have + upto - mine + (p.warp > 0 ? t[0] : 0) + (p.warp > 1 ? t[1] : 0) + (p.warp > 2 ? t[2] : 0);
-      if (at >= kRing) at -= kRing;
-      const uint32_t key = (block * 128 + p.tid) * 16;
-      while (todo) {
-        const int bit = __ffs(todo) - 1;
-        todo &= todo - 1;
-        uint32_t e = key + bit;
-        if (T::GROUPS > 1) {
-#pragma unroll
-          for (int g = 0; g < T::GROUPS; g++) e |= (bits(g) >> bit & 1) << (kKeyBits + g);
-        }
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(slot(at)), "r"(e) : "memory");
-        if (++at == kRing) at = 0;
-      }
-      have += t[0] + t[1] + t[2] + t[3];
-      block++;
-      fetch();
-      named_sync(1, 128);
-    }
-
-    // refill makes at least count keys available, if there are so many.
-    DEVICE void refill(int count) {
-      while (have < count && block * kBlockKeys < p.a.n) expand();
-    }
-
-    DEVICE uint32_t slot(int at) const { return p.base + T::kRings + (CLASS * kRing + at) * 4; }
-
-    DEVICE uint32_t entry(int r) const {
-      if (r >= have) return ~0u;
-      int at = head + r;
-      if (at >= kRing) at -= kRing;
-      uint32_t e;
-      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(e) : "r"(slot(at)) : "memory");
-      return e;
-    }
-
-    DEVICE void drop(int count) {
-      count = min(count, have);
-      have -= count;
-      head += count;
-      if (head >= kRing) head -= kRing;
-    }
-  };
 
   DEVICE void sparse(const Item& it) {
     const int words = (a.n + 31) / 32, u = it.first / (kQueries / T::GROUPS);
     const int groups = min(T::GROUPS, (a.n + kQueries / T::GROUPS - 1) / (kQueries / T::GROUPS) - u);
     const uint16_t* row = reinterpret_cast<const uint16_t*>(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words);
-    Columns<0> shared(*this, row, groups);
+    const uint32_t rings = base + T::kRings, totals = base + T::kTotals;
+    Columns<0, T::GROUPS> shared(row, groups, a.n, rings, totals);
     bool first = true;
     if constexpr (T::GROUPS == 1) {
       bool last;
@@ -261,8 +159,8 @@ struct Producer {
         first = false;
       } while (!last);
     } else {
-      Columns<1> one(*this, row, groups);
-      Columns<2> two(*this, row, groups);
+      Columns<1, T::GROUPS> one(row, groups, a.n, rings + kRingBytes, totals);
+      Columns<2, T::GROUPS> two(row, groups, a.n, rings + 2 * kRingBytes, totals);
       one.refill(65), two.refill(65);
       const bool apart = one.have + two.have > 0;
       shared.refill(kTile + 1);
@@ -291,38 +189,6 @@ struct Producer {
 };
 
 // --- The consumers -------------------------------------------------------------------------------------------------
-
-// store_row writes D/4 values of one row: o[0], o[1], o[4], o[5], … are columns 2t, 2t+1, 8+2t, 8+2t+1, … for lane t of
-// the four that share the row.
-template <int D>
-DEVICE void store_row(void* out, long long at, int otype, const float* o, float factor, int t, bool live) {
-  if (otype == kOutF32) {
-    float* to = static_cast<float*>(out) + at + 2 * t;
-    if (live) {
-#pragma unroll
-      for (int j = 0; j < D / 8; j++) *reinterpret_cast<float2*>(to + 8 * j) = make_float2(o[4 * j] * factor, o[4 * j + 1] * factor);
-    }
-    return;
-  }
-  // The four lanes exchange words so that each holds 16 bytes of neighbouring columns.
-#pragma unroll
-  for (int j = 0; j < D / 8; j += 4) {
-    uint32_t w[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) w[i] = pack(o[4 * (j + i)] * factor, o[4 * (j + i) + 1] * factor);
-    const bool odd = t & 1, high = t & 2;
-    uint32_t pairs[4];                           // of columns 8(j+(t&1)) and 8(j+2+(t&1)), from this lane and its neighbour
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
-      pairs[i] = odd ? got : w[i];
-      pairs[i + 1] = odd ? w[i + 1] : got;
-    }
-    const uint32_t g0 = __shfl_xor_sync(~0u, high ? pairs[0] : pairs[2], 2), g1 = __shfl_xor_sync(~0u, high ? pairs[1] : pairs[3], 2);
-    const uint4 all = high ? make_uint4(g0, g1, pairs[2], pairs[3]) : make_uint4(pairs[0], pairs[1], g0, g1);
-    if (live) *reinterpret_cast<uint4*>(static_cast<bf16*>(out) + at + 8 * (j + t)) = all;
-  }
-}
 
 template <class T>
 struct Consumer {
@@ -513,8 +379,8 @@ struct Consumer {
     store_row<T::D>(a.out, (first + row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
     store_row<T::D>(a.out, (first + row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
     if (a.lse && (lane & 3) == 0) {
-      if (row < a.n) a.lse[first + row] = sum0 > 0 ? (max0 * a.scale_log2 + log2f(sum0)) * kLn2 : -CUDART_INF_F;
-      if (row + 8 < a.n) a.lse[first + row + 8] = sum1 > 0 ? (max1 * a.scale_log2 + log2f(sum1)) * kLn2 : -CUDART_INF_F;
+      if (row < a.n) a.lse[first + row] = log_sum_exp(max0, sum0, a.scale_log2);
+      if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(max1, sum1, a.scale_log2);
     }
   }
 

@@ -57,6 +57,12 @@ DEVICE void ldmatrix_transposed(uint32_t (&r)[4], uint32_t address) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 
+// mma adds the product of 16 rows of a and 8 columns of b, over 16 values of the inner dimension, to d.
+DEVICE void mma(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // quad_max and quad_sum combine the four lanes that share a row of an accumulator.
 DEVICE float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -71,6 +77,10 @@ DEVICE float quad_sum(float x) {
 // Where 16-byte chunk c of row r lies in a tile of rows of 128 bytes: the swizzle that Hopper calls 128B, and that keeps
 // ldmatrix free of bank conflicts everywhere. A head of 128 columns is two such tiles, one after the other.
 DEVICE uint32_t swizzled(int r, int c) { return r * 128 + ((c ^ (r & 7)) << 4); }
+
+// Hardware barriers with numbers; 0 is __syncthreads.
+DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
 // A score as log16, see README.md: 512 steps an octave, all codes below 2^15 and finite as float16.
 DEVICE uint16_t to_log16(float s) {

@@ -27,10 +27,6 @@ DEVICE void barrier_wait(uint32_t b, uint32_t parity) {
 // copies_visible makes data that a barrier has reported visible to the matrix unit.
 DEVICE void copies_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Hardware barriers with numbers; 0 is __syncthreads.
-DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-
 // Stage is a place in a ring of COUNT buffers, and the parity of its turn.
 template <int COUNT>
 struct Stage {
