@@ -89,6 +89,17 @@ struct Producer {
     }
   }
 
+  // neighbours copies 128 rows that follow one another.
+  DEVICE void neighbours(uint32_t to, const char* from) {
+    to += swizzled(tid >> 3, tid & 7);
+    from += (tid >> 3) * T::D * 2 + (tid & 7) * 16;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+#pragma unroll
+      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * 2048, from + i * 16 * T::D * 2 + slab * 128, true);
+    }
+  }
+
   DEVICE void queries(const Item& it) {
     uint32_t offset[8];
 #pragma unroll
@@ -103,17 +114,12 @@ struct Producer {
     barrier_arrive_copies(full);
   }
 
-  // emit fills the next stage. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; ~0 for none.
-  template <class F>
-  DEVICE void emit(const Item& it, bool first, int info, F entry) {
+  // emit fills the next stage. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; kNoKey for
+  // none. copy(to, from) copies the rows of the keys of one head.
+  template <class Entry, class Copy>
+  DEVICE void emit(const Item& it, bool first, int info, Entry entry, Copy copy) {
     const long long head = (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * T::D;
     const uint32_t mine = entry(tid);
-    uint32_t offset[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const uint32_t e = entry((tid >> 3) + 16 * i);
-      offset[i] = e == kNoKey ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
-    }
     barrier_wait(barrier(1), stage.parity ^ 1);
 #pragma unroll
     for (int g = 0; g < T::MASKS; g++) {
@@ -122,24 +128,35 @@ struct Producer {
     }
     if (tid == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kInfo + stage.index * 4), "r"(info) : "memory");
     if (lane == 0) barrier_arrive(barrier(0));
-    rows(base + T::kK + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head), offset);
+    copy(base + T::kK + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head));
     barrier_arrive_copies(barrier(0));
     if (first) queries(it);
     barrier_wait(barrier(3), stage.parity ^ 1);
-    rows(base + T::kV + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head), offset);
+    copy(base + T::kV + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head));
     barrier_arrive_copies(barrier(2));
     stage.next();
+  }
+
+  // gather is emit for rows that lie anywhere.
+  template <class Entry>
+  DEVICE void gather(const Item& it, bool first, int info, Entry entry) {
+    uint32_t offset[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const uint32_t e = entry((tid >> 3) + 16 * i);
+      offset[i] = e == kNoKey ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
+    }
+    emit(it, first, info, entry, [&](uint32_t to, const char* from) { rows(to, from, offset); });
   }
 
   DEVICE void dense(const Item& it) {
     const int start = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
     int key = start;
-    do {
-      const bool last = key + kTile >= a.n;
-      const int halves = a.n - key > 64 ? 2 : 1;
-      emit(it, key == start, halves | (last ? kLast : 0), [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : kNoKey; });
-      key += kTile;
-    } while (key < a.n);
+    for (; key + kTile <= a.n; key += kTile)
+      emit(it, key == start, 2 | (key + kTile == a.n ? kLast : 0), [&](int r) { return static_cast<uint32_t>(key + r); },
+           [&](uint32_t to, const char* from) { neighbours(to, from + static_cast<long long>(key) * (T::D * 2)); });
+    if (key < a.n || key == start)
+      gather(it, key == start, (a.n - key > 64 ? 2 : 1) | kLast, [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : kNoKey; });
   }
 
   DEVICE void sparse(const Item& it) {
@@ -154,7 +171,7 @@ struct Producer {
       do {
         shared.refill(kTile + 1);
         last = shared.have <= kTile;
-        emit(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
+        gather(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
         shared.drop(kTile);
         first = false;
       } while (!last);
@@ -166,14 +183,14 @@ struct Producer {
       shared.refill(kTile + 1);
       while (shared.have > 0) {
         const bool last = shared.have <= kTile && !apart;
-        emit(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
+        gather(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
         shared.drop(kTile);
         shared.refill(kTile + 1);
         first = false;
       }
       while (first || one.have + two.have > 0) {
         const bool last = one.have <= 64 && two.have <= 64;
-        emit(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? one.entry(r) : two.entry(r - 64); });
+        gather(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? one.entry(r) : two.entry(r - 64); });
         one.drop(64), two.drop(64);
         one.refill(65), two.refill(65);
         first = false;

@@ -76,12 +76,15 @@ DEVICE void score(const Scores& a) {
       if (query >= start && query < a.n) x = fmaf(lse[query], kLog2e, __log2f(static_cast<float>(min(group + GROUP, a.n) - max(group, start))));
       barrier_wait(empty + 8 * stage.index, stage.parity ^ 1);
       const uint32_t to = base + stage.index * S::kTileBytes + swizzled(r0, tid & 7);
+      const auto rows = [&](auto live) {         // a copy is a single instruction where all rows are known to exist
 #pragma unroll
-      for (int i = 0; i < 8; i++) {
-        const bool live = t * kQueries + r0 + 16 * i < a.n;
+        for (int i = 0; i < 8; i++) {
 #pragma unroll
-        for (int slab = 0; slab < D / 64; slab++) copy16(to + slab * kQueries * 128 + i * 2048, live ? from + i * 16 * D * 2 + slab * 128 : reinterpret_cast<const char*>(a.q), live);
-      }
+          for (int slab = 0; slab < D / 64; slab++) copy16(to + slab * kQueries * 128 + i * 2048, live(i) ? from + i * 16 * D * 2 + slab * 128 : reinterpret_cast<const char*>(a.q), live(i));
+        }
+      };
+      if ((t + 1) * kQueries <= a.n) rows([](int) { return true; });
+      else rows([&](int i) { return t * kQueries + r0 + 16 * i < a.n; });
       from += kQueries * D * 2;
       asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + S::kLse + (stage.index * kQueries + tid) * 4), "f"(x) : "memory");
       barrier_arrive(full + 8 * stage.index);
