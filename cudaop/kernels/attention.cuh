@@ -44,9 +44,7 @@ struct Columns {
   // entry returns the r-th key in the ring, or kNoKey.
   DEVICE uint32_t entry(int r) const {
     if (r >= have) return kNoKey;
-    uint32_t e;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(e) : "r"(slot(wrap(head + r))) : "memory");
-    return e;
+    return load_shared(slot(wrap(head + r)));
   }
 
   DEVICE void drop(int count) {
@@ -90,10 +88,11 @@ struct Columns {
       const int x = __shfl_up_sync(~0u, upto, d);
       if (lane >= d) upto += x;
     }
-    if (lane == 31) asm volatile("st.shared.u32 [%0], %1;" ::"r"(totals + warp * 4), "r"(upto) : "memory");
+    if (lane == 31) store_shared(totals + warp * 4, upto);
     named_sync(1, 128);
     int t[4];
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(t[0]), "=r"(t[1]), "=r"(t[2]), "=r"(t[3]) : "r"(totals) : "memory");
+#pragma unroll
+    for (int i = 0; i < 4; i++) t[i] = load_shared(totals + 4 * i);
     int at = wrap(head + have + upto - mine + (warp > 0 ? t[0] : 0) + (warp > 1 ? t[1] : 0) + (warp > 2 ? t[2] : 0));
     const uint32_t first = (block * 128 + tid) * 16;
     while (todo) {
@@ -104,7 +103,7 @@ struct Columns {
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) e |= (bits(g) >> bit & 1) << (kKeyBits + g);
       }
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(slot(at)), "r"(e) : "memory");
+      store_shared(slot(at), e);
       at = wrap(at + 1);
     }
     have += t[0] + t[1] + t[2] + t[3];

@@ -83,7 +83,7 @@ DEVICE void attend(const Attention& a) {
       }
       if (SPARSE) columns.drop(kTile); else next += kTile;
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    copies_commit();
     return count;
   };
 
@@ -92,7 +92,7 @@ DEVICE void attend(const Attention& a) {
 #pragma unroll 1
   for (int stage = 0; count > 0; stage ^= 1) {
     const int following = fetch(stage ^ 1);
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    copies_wait<1>();
     __syncthreads();
 
     const uint32_t k = base + stage * L::kTileBytes, v = k + L::kV;

@@ -124,9 +124,9 @@ struct Producer {
 #pragma unroll
     for (int g = 0; g < T::MASKS; g++) {
       const uint32_t word = __ballot_sync(~0u, mine != kNoKey && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
-      if (lane == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kMasks + ((stage.index * T::MASKS + g) * 4 + warp) * 4), "r"(word) : "memory");
+      if (lane == 0) store_shared(base + T::kMasks + ((stage.index * T::MASKS + g) * 4 + warp) * 4, word);
     }
-    if (tid == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + T::kInfo + stage.index * 4), "r"(info) : "memory");
+    if (tid == 0) store_shared(base + T::kInfo + stage.index * 4, info);
     if (lane == 0) barrier_arrive(barrier(0));
     copy(base + T::kK + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head));
     barrier_arrive_copies(barrier(0));
@@ -277,7 +277,7 @@ struct Consumer {
     const int g = T::MASKS == 1 ? 0 : (which * 64 + warp * 16) / (kQueries / T::MASKS);
     const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half * 2) * 4;
 #pragma unroll
-    for (int i = 0; i < T::STEP / 32; i++) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(mask[i]) : "r"(at + 4 * i) : "memory");
+    for (int i = 0; i < T::STEP / 32; i++) mask[i] = load_shared(at + 4 * i);
   }
 
   DEVICE void softmax() {
@@ -330,9 +330,7 @@ struct Consumer {
   // enter waits for the keys of a stage and returns its StageInfo.
   DEVICE int enter() {
     barrier_wait(barrier(0, ks.index), ks.parity);
-    int info;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(info) : "r"(base + T::kInfo + ks.index * 4) : "memory");
-    return info;
+    return load_shared(base + T::kInfo + ks.index * 4);
   }
 
   DEVICE void item(const Item& it) {

@@ -57,7 +57,7 @@ DEVICE void score(const Scores& a) {
         weights[stage][tid] = query >= start && query < limit ? fmaf(lse[query], kLog2e, __log2f(static_cast<float>(limit - max(group * a.group, start)))) : CUDART_INF_F;
       }
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    copies_commit();
   };
 
   int group = 0, first = 0, stage = 0;
@@ -68,7 +68,7 @@ DEVICE void score(const Scores& a) {
     int next_group = group, next = first + kTile;
     if (next >= min((group + 1) * a.group, a.n)) next_group++, next = next_group * a.group;
     fetch(stage ^ 1, next_group, next);
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    copies_wait<1>();
     __syncthreads();
     float s[kTile / 2] = {};
 #pragma unroll

@@ -86,7 +86,7 @@ DEVICE void score(const Scores& a) {
       if ((t + 1) * kQueries <= a.n) rows([](int) { return true; });
       else rows([&](int i) { return t * kQueries + r0 + 16 * i < a.n; });
       from += kQueries * D * 2;
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(base + S::kLse + (stage.index * kQueries + tid) * 4), "f"(x) : "memory");
+      store_shared(base + S::kLse + (stage.index * kQueries + tid) * 4, __float_as_uint(x));
       barrier_arrive(full + 8 * stage.index);
       barrier_arrive_copies(full + 8 * stage.index);
       stage.next();
@@ -123,7 +123,7 @@ DEVICE void score(const Scores& a) {
       float2 lse[16];
 #pragma unroll
       for (int j = 0; j < 16; j++)
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(lse[j].x), "=f"(lse[j].y) : "r"(base + S::kLse + stage.index * kQueries * 4 + (lane & 3) * 8 + 32 * j) : "memory");
+        lse[j] = load_shared2(base + S::kLse + stage.index * kQueries * 4 + (lane & 3) * 8 + 32 * j);
       wgmma_wait<0>();
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + 8 * stage.index);
