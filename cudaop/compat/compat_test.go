@@ -1,0 +1,101 @@
+package compat
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The names that cu calls by other parameters than CUDA 13's, and what CUDA 13's
+// header makes of them.
+const cudaNames = `
+#define cuCtxCreate cuCtxCreate_v4
+#define cuMemAdvise cuMemAdvise_v2
+#define cuMemPrefetchAsync cuMemPrefetchAsync_v2
+#define cuGraphAddDependencies cuGraphAddDependencies_v2
+#define cuGraphRemoveDependencies cuGraphRemoveDependencies_v2
+#define cuGraphGetEdges cuGraphGetEdges_v2
+#define cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2
+#define cuGraphNodeGetDependentNodes cuGraphNodeGetDependentNodes_v2
+`
+
+const cudaCalls = "cuCtxCreate cuMemAdvise cuMemPrefetchAsync cuGraphAddDependencies cuGraphRemoveDependencies " +
+	"cuGraphGetEdges cuGraphNodeGetDependencies cuGraphNodeGetDependentNodes"
+
+// TestCUDAVersions: CUDA before 13 has its header to itself, and CUDA 13 gives cu
+// the functions it knows.
+func TestCUDAVersions(t *testing.T) {
+	for version, changed := range map[int]bool{10020: false, 11080: false, 12040: false, 12090: false, 13000: true, 13010: true} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			header := fmt.Sprintf("#define CUDA_VERSION %d\n%s", version, cudaNames)
+			with, without := preprocess(t, "cuda.h", header, cudaCalls)
+			if !changed {
+				if with != without {
+					t.Errorf("got %q, the header alone gives %q", with, without)
+				}
+				return
+			}
+			uses := with[strings.LastIndex(with, ";")+1:]
+			if want := strings.Replace(cudaCalls, "cuCtxCreate", "cuCtxCreate_v2", 1); strings.TrimSpace(uses) != want {
+				t.Errorf("names become %q, want %q", uses, want)
+			}
+			for name := range strings.FieldsSeq(uses) {
+				if !strings.Contains(with, name+"(") {
+					t.Errorf("%s is not declared", name)
+				}
+			}
+		})
+	}
+}
+
+// TestCuDNNVersions: cuDNN before 9 has its header to itself and no function of
+// ours; cuDNN 9 has every function that the header declares.
+func TestCuDNNVersions(t *testing.T) {
+	source, err := os.ReadFile("removed.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, changed := range map[int]bool{7: false, 8: false, 9: true, 10: true} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			header := fmt.Sprintf("#define CUDNN_MAJOR %d\n", version)
+			with, without := preprocess(t, "cudnn.h", header, "")
+			if !changed && with != without {
+				t.Errorf("got %q, the header alone gives %q", with, without)
+			}
+			code := strings.Replace(string(source), `"cudnn.h"`, `<cudnn.h>`, 1)
+			both, _ := preprocess(t, "cudnn.h", header, code)
+			declared, defined := strings.Count(with, ");"), strings.Count(both, "return CUDNN_STATUS_NOT_SUPPORTED;")
+			if declared != defined || changed != (declared > 0) {
+				t.Errorf("%d functions declared, %d defined", declared, defined)
+			}
+		})
+	}
+}
+
+// preprocess returns what the C preprocessor makes of code behind a header, with
+// this package's headers in front and without.
+func preprocess(t *testing.T, name, header, code string) (with, without string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(header), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run := func(include ...string) string {
+		args := append([]string{"-E", "-P", "-nostdinc", "-x", "c"}, include...)
+		cmd := exec.Command(cc, append(args, "-")...)
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("#include <%s>\n%s\n", name, strings.TrimPrefix(code, "#include <"+name+">")))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+		return string(out)
+	}
+	return run("-I.", "-I"+dir), run("-I" + dir)
+}
