@@ -29,7 +29,7 @@ func Check(g *gorgonia.ExprGraph) error {
 			errs = append(errs, fmt.Errorf("op: %w: nodes %d %v and %d %v have the same hash %#x; rename one", ErrGraph, other.ID(), other, n.ID(), n, h))
 		}
 		seen[h] = n
-		if top, ok := n.Op().(*GroupTopK); ok && top.state != nil {
+		if top, ok := Unwrap(n.Op()).(*GroupTopK); ok && top.state != nil {
 			for it := g.To(n.ID()); it.Next(); {
 				reader := it.Node().(*gorgonia.Node)
 				if _, ours := reader.Op().(planned); !ours && !isRead(reader) {

@@ -229,7 +229,7 @@ func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error
 		return nil, err
 	}
 	if other := n.Op(); other != o {
-		if m, ok := o.(merger); !ok || !m.mergesWith(other) {
+		if m, ok := o.(merger); !ok || !m.mergesWith(Unwrap(other)) {
 			return nil, fmt.Errorf("%s: %w with an earlier node of the same name and inputs", o, ErrMerged)
 		}
 	}

@@ -95,6 +95,7 @@ type State struct {
 	batch, heads, n int // of the table; one row and head serve all in static patterns
 	table           kernel.Table
 	value           *tensor.Dense // the table as a value
+	memory          Memory        // of twins, in place of table and value; nil on the CPU
 	built           bool
 	drift           *drift   // nil unless watched
 	rows            []uint32 // of a table that is being built, those of one head
@@ -133,13 +134,21 @@ func (s *State) Invalidate() {
 	if s.drift != nil {
 		s.drift.measured = false
 	}
+	if s.memory != nil {
+		s.memory.Drop()
+	}
 }
 
-// Free drops the column table.
-func (s *State) Free() {
+// Free drops the column table. The error is that of a device.
+func (s *State) Free() (err error) {
 	s.Invalidate()
 	s.table, s.value, s.rows = kernel.Table{}, nil, nil
+	if s.memory != nil {
+		err = s.memory.Free()
+		s.memory = nil
+	}
 	s.stats.Bytes = 0
+	return err
 }
 
 // Built reports whether there is a column table to reuse.
@@ -162,6 +171,9 @@ type ColumnBits struct {
 func (s *State) Columns() (ColumnBits, error) {
 	if !s.built {
 		return ColumnBits{}, fmt.Errorf("op: layer %q: %w", s.path, ErrStale)
+	}
+	if s.memory != nil {
+		return s.memory.Columns()
 	}
 	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
 }

@@ -20,6 +20,8 @@ type Workspace struct {
 	free  map[int][]*buffer    // by length; the same lengths recur in every block
 	owner map[*float32]*buffer // by first element
 	bytes int64                // ever allocated and still held
+
+	onReset []func()
 }
 
 // buffer is memory and, because making a tensor allocates, the tensors that have
@@ -48,6 +50,9 @@ func (w *Workspace) Free() {
 // Reset takes back every buffer: the run that used them is over or has failed.
 // A Machine calls it before each step.
 func (w *Workspace) Reset() {
+	for _, f := range w.onReset {
+		f()
+	}
 	for _, b := range w.all {
 		if b.readers > 0 {
 			w.giveBack(b)
@@ -129,7 +134,7 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, keep ...*gorgonia.Node) {
 		readers, ours := 0, n.Dtype() == tensor.Float32
 		for it := g.To(n.ID()); it.Next(); readers++ {
 			reader := it.Node().(*gorgonia.Node).Op()
-			if _, ok := reader.(planned); !ok || places[reader] > 1 {
+			if _, ok := reader.(planned); !ok || places[reader] > 1 || IsTwin(reader) != IsTwin(p) {
 				ours = false
 			}
 		}
@@ -153,7 +158,7 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 	}
 	attends := map[*State]*gorgonia.Node{}
 	for _, n := range order {
-		if o, ok := n.Op().(*ColumnSparseAttn); ok && o.state != nil {
+		if o, ok := Unwrap(n.Op()).(*ColumnSparseAttn); ok && o.state != nil {
 			attends[o.state] = n
 		}
 	}
@@ -193,7 +198,7 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 		}
 		// In a refresh ScoreCollect makes the attention's output together with the
 		// scores; otherwise it makes neither.
-		switch o := n.Op().(type) {
+		switch o := Unwrap(n.Op()).(type) {
 		case *ScoreCollect:
 			if attend := attends[o.state]; attend == nil {
 				take(n)

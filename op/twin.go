@@ -1,0 +1,152 @@
+package op
+
+import (
+	"fmt"
+	"hash"
+	"time"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Operator is an operator of this package, as its twin on another device embeds
+// it: the twin has its identity, its shapes and its place in a Workspace. This file
+// is what twins need beyond that.
+type Operator interface {
+	gorgonia.SDOp
+	planned
+	merger
+	WriteHashFor(device string, h hash.Hash)
+	Planned() (w *Workspace, readers int)
+}
+
+type twin interface{ Twin() Operator }
+
+// Unwrap returns the operator that a twin stands for, and any other operator as it
+// is.
+func Unwrap(o gorgonia.Op) gorgonia.Op {
+	if t, ok := o.(twin); ok {
+		return t.Twin()
+	}
+	return o
+}
+
+// IsTwin reports whether o is a twin.
+func IsTwin(o gorgonia.Op) bool {
+	_, ok := o.(twin)
+	return ok
+}
+
+// OnReset makes f part of Reset. The memory of twins is not the Workspace's own.
+func (w *Workspace) OnReset(f func()) { w.onReset = append(w.onReset, f) }
+
+// Planned returns the workspace that a Workspace's Plan put the operator into and
+// how many operators on the same device read its result. With 0 the result must
+// stay valid for the machine and its readers.
+func (p *plan) Planned() (w *Workspace, readers int) { return p.ws, max(0, p.readers) }
+
+// WriteHashFor writes the identity of the operator's twin on a device. An operator
+// and its twin are different operators.
+func (id *identity) WriteHashFor(device string, h hash.Hash) {
+	fmt.Fprintf(h, "%s/", device)
+	id.WriteHash(h)
+}
+
+// Params returns what the operator was made with, defaults filled in.
+func (o *ScoreCollect) Params() AttentionParams { return o.p }
+
+// Params returns what the operator was made with, defaults filled in.
+func (o *GroupTopK) Params() AttentionParams { return o.p }
+
+// Params returns what the operator was made with, defaults filled in.
+func (o *ColumnSparseAttn) Params() AttentionParams { return o.p }
+
+// Params returns what the operator was made with.
+func (o *DenseAttn) Params() AttentionParams { return o.p }
+
+// Keep is how many of n keys a group keeps: max(1, floor((1-Sparsity)*n)).
+func (s Selection) Keep(n int) int { return s.keep(n) }
+
+// Part is an operator's part in the attention of a layer.
+type Part uint8
+
+const (
+	Score  Part = iota // ScoreCollect
+	Rank               // GroupTopK
+	Attend             // ColumnSparseAttn
+)
+
+// Begin notes that part o of the layer's attention runs now and returns the step's
+// mode. It is an error outside a step, a second time in it, and before the part
+// whose result it needs.
+func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
+	switch part {
+	case Score:
+		return s.begin(o, &s.scored, nil)
+	case Rank:
+		return s.begin(o, &s.ranked, &s.scored)
+	}
+	return s.begin(o, &s.attended, &s.ranked)
+}
+
+// Spend adds the time since start to that of a mode.
+func (s *State) Spend(m Mode, start time.Time) { s.clock(m, start) }
+
+// Memory is what a layer's twins keep on their device between steps: its column
+// table, and within a step what one hands to the next.
+type Memory interface {
+	// Columns copies the column table to the host.
+	Columns() (ColumnBits, error)
+	// Drop forgets what a failed step has left.
+	Drop()
+	// Free releases everything.
+	Free() error
+}
+
+// Memory returns what SetMemory was given, nil at first.
+func (s *State) Memory() Memory { return s.memory }
+
+// SetMemory gives the state the memory of the layer's twins, which holds a column
+// table of the given size. The table is not built yet.
+func (s *State) SetMemory(m Memory, bytes int64) {
+	s.memory, s.built = m, false
+	s.stats.Bytes = bytes
+}
+
+// Rebuilding says that the column table is about to change. Until Rebuilt there is
+// none.
+func (s *State) Rebuilding() { s.built = false }
+
+// Rebuilt notes a new column table that keeps the given share of query-key pairs,
+// of which churn is the share that the table before did not keep.
+func (s *State) Rebuilt(density, churn float64) {
+	s.built = true
+	s.stats.Refreshes++
+	s.stats.Density, s.stats.Churn = density, churn
+}
+
+// Len returns the number of tokens the operator was made for.
+func (o *GroupTopK) Len() int { return o.n }
+
+// Table returns the embedding table.
+func (o *Embed) Table() *Weight { return &o.table }
+
+// Weight returns the weight.
+func (o *Linear) Weight() *Weight { return &o.weight }
+
+// Bias returns the bias, nil without one.
+func (o *Linear) Bias() []float32 { return o.bias }
+
+// Weight returns the weight.
+func (o *Logits) Weight() *Weight { return &o.weight }
+
+// Weight returns the weight.
+func (o *RMSNorm) Weight() []float32 { return o.weight }
+
+// Eps returns what is added to the mean square.
+func (o *RMSNorm) Eps() float64 { return float64(o.eps) }
+
+// Params returns what the operator was made with.
+func (o *RoPE) Params() (heads, dim int, theta float64) { return o.heads, o.dim, o.theta }
+
+// Params returns what the operator was made with.
+func (o *SplitHeads) Params() (heads, dim int) { return o.heads, o.dim }
