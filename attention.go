@@ -66,15 +66,16 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err != nil {
 		return nil, err
 	}
-	scores, err := l.add(collect, o.mask, q, k, v)
+	device := l.ctl.DeviceFor(q.Shape()[3])
+	scores, err := l.add(device, collect, o.mask, q, k, v)
 	if err != nil {
 		return nil, err
 	}
-	columns, err := l.add(choose, o.mask, scores)
+	columns, err := l.add(device, choose, o.mask, scores)
 	if err != nil {
 		return nil, err
 	}
-	y, err := l.add(attend, o.mask, q, k, v, columns)
+	y, err := l.add(device, attend, o.mask, q, k, v, columns)
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +83,10 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	return y, nil
 }
 
-// add puts an operator into the graph, on the controller's device, with the
-// padding mask as its last input if there is one.
-func (l *Layer) add(o gorgonia.Op, mask *gorgonia.Node, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	if l.ctl.cfg.Device == CUDA {
+// add puts an operator into the graph, on a device, with the padding mask as its
+// last input if there is one.
+func (l *Layer) add(device Device, o gorgonia.Op, mask *gorgonia.Node, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	if device == CUDA {
 		var err error
 		if o, err = cudaop.Wrap(o); err != nil {
 			return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -32,6 +33,7 @@ type Controller struct {
 	cfg    Config
 	sel    op.Selection
 	group  int
+	auto   bool // the Config left the device open
 	layers []*Layer
 	step   op.Step
 
@@ -52,15 +54,26 @@ func NewController(c Config) (*Controller, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	auto := c.Device == Auto
 	c = c.withDefaults()
 	sel, group := c.Pattern.selection(c.Sparsity, c.GroupSize)
-	ctl := &Controller{cfg: c, sel: sel, group: group}
+	ctl := &Controller{cfg: c, sel: sel, group: group, auto: auto}
 	ctl.step.Limit(c.Threads)
 	return ctl, nil
 }
 
 // Config returns the configuration with the defaults filled in.
 func (c *Controller) Config() Config { return c.cfg }
+
+// DeviceFor returns where attention with the given head dimension runs: on the
+// Config's Device, which must be able to, or for Auto on the GPU if there is one
+// and its operators can.
+func (c *Controller) DeviceFor(headDim int) Device {
+	if c.auto && cudaop.Supports(c.sel, headDim) != nil {
+		return CPU
+	}
+	return c.cfg.Device
+}
 
 // Layer is the place of one attention layer in a model. Its path is part of the
 // layer's operators' identity in the graph.
@@ -330,7 +343,7 @@ func (c *Controller) PlanBytes(g *gorgonia.ExprGraph) (refreshes bool, columns i
 		return false, 0
 	}
 	for _, n := range g.AllNodes() {
-		if o, ok := n.Op().(*op.GroupTopK); ok {
+		if o, ok := op.Unwrap(n.Op()).(*op.GroupTopK); ok {
 			columns += o.TableBytes(n.Shape())
 		}
 	}
@@ -344,8 +357,9 @@ func (c *Controller) Close() error {
 		return ErrBusy
 	}
 	c.closed = true
+	var errs []error
 	for _, l := range c.layers {
-		l.state.Free()
+		errs = append(errs, l.state.Free())
 	}
-	return nil
+	return errors.Join(errs...)
 }

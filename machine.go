@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -146,7 +147,7 @@ func (m *Machine) Close() error {
 	}
 	m.closed = true
 	m.ctl.machine = nil
-	return m.vm.Close()
+	return cudaop.Close(m.vm)
 }
 
 var _ gorgonia.VM = (*Machine)(nil)

@@ -1,8 +1,11 @@
+//go:build !cuda
+
 package cudaop
 
 import (
 	"fmt"
 
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
 
@@ -12,9 +15,19 @@ const Compiled = false
 // Available returns nil if operators can run on a GPU, and otherwise an error
 // that wraps ErrUnavailable and says why not.
 func Available() error {
-	return fmt.Errorf("%w: this version of pulsecol has CPU operators only", ErrUnavailable)
+	return fmt.Errorf("%w: the program was built without -tags cuda", ErrUnavailable)
 }
 
-// Wrap returns the GPU twin of an operator of package op. An operator that has
-// none, which without CUDA is every operator, is returned as it is.
+// Supports returns an error if GPU operators cannot do attention with a selection
+// and a head dimension.
+func Supports(op.Selection, int) error { return Available() }
+
+// Wrap returns the GPU twin of an operator of package op. Without -tags cuda there
+// is none, and the operator is returned as it is.
 func Wrap(o gorgonia.Op) (gorgonia.Op, error) { return o, nil }
+
+// Close closes a machine.
+func Close(vm gorgonia.VM) error { return vm.Close() }
+
+// Held returns the bytes of GPU memory that operators hold.
+func Held() int64 { return 0 }

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -19,9 +21,30 @@ type Norm struct {
 	Eps    float64
 }
 
-// Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D].
-func Embed(path string, ids *gorgonia.Node, table op.Weight) (*gorgonia.Node, error) {
-	return op.Apply(op.NewEmbed(path, table), ids)
+// Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. It is where a model
+// begins, and so it says on which device: the layers behind it follow their input.
+func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device) (*gorgonia.Node, error) {
+	o := op.NewEmbed(path, table)
+	if device != pulsecol.CUDA {
+		return op.Apply(o, ids)
+	}
+	return applyOnGPU(o, ids)
+}
+
+// apply adds a layer to the graph, on the device of its first input.
+func apply(o gorgonia.Op, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	if inputs[0] != nil && op.IsTwin(inputs[0].Op()) {
+		return applyOnGPU(o, inputs...)
+	}
+	return op.Apply(o, inputs...)
+}
+
+func applyOnGPU(o gorgonia.Op, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	o, err := cudaop.Wrap(o)
+	if err != nil {
+		return nil, err
+	}
+	return op.Apply(o, inputs...)
 }
 
 // Linear is x Wᵀ + bias: x [B,N,inputs] -> [B,N,outputs].
@@ -30,12 +53,12 @@ func Linear(x *gorgonia.Node, p Projection) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return op.Apply(o, x)
+	return apply(o, x)
 }
 
 // RMSNorm normalises the features of each token: [B,N,D] -> [B,N,D].
 func RMSNorm(x *gorgonia.Node, n Norm) (*gorgonia.Node, error) {
-	return op.Apply(op.NewRMSNorm(n.Path, n.Weight, n.Eps), x)
+	return apply(op.NewRMSNorm(n.Path, n.Weight, n.Eps), x)
 }
 
 // RoPE splits x [B,N,heads*dim] into heads and rotates them by positions [B,N]
@@ -45,7 +68,7 @@ func RoPE(path string, x, positions *gorgonia.Node, heads, dim int, theta float6
 	if err != nil {
 		return nil, err
 	}
-	return op.Apply(o, x, positions)
+	return apply(o, x, positions)
 }
 
 // SplitHeads is RoPE without the rotation: [B,N,heads*dim] -> [B,heads,N,dim].
@@ -54,26 +77,26 @@ func SplitHeads(path string, x *gorgonia.Node, heads, dim int) (*gorgonia.Node, 
 	if err != nil {
 		return nil, err
 	}
-	return op.Apply(o, x)
+	return apply(o, x)
 }
 
 // MergeHeads undoes SplitHeads: [B,H,N,D] -> [B,N,H*D].
 func MergeHeads(path string, x *gorgonia.Node) (*gorgonia.Node, error) {
-	return op.Apply(op.NewMergeHeads(path), x)
+	return apply(op.NewMergeHeads(path), x)
 }
 
 // SwiGLU is silu(gate) * up, element by element.
 func SwiGLU(path string, gate, up *gorgonia.Node) (*gorgonia.Node, error) {
-	return op.Apply(op.NewSwiGLU(path), gate, up)
+	return apply(op.NewSwiGLU(path), gate, up)
 }
 
 // Add is the residual connection a + b.
 func Add(path string, a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	return op.Apply(op.NewAdd(path), a, b)
+	return apply(op.NewAdd(path), a, b)
 }
 
 // Logits is the language model head for chosen rows: x [B,N,D], rows [R] int32
 // holding b*N+i or -1 for none -> [R,V].
 func Logits(path string, x, rows *gorgonia.Node, head op.Weight) (*gorgonia.Node, error) {
-	return op.Apply(op.NewLogits(path, head), x, rows)
+	return apply(op.NewLogits(path, head), x, rows)
 }

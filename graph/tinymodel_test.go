@@ -98,7 +98,7 @@ func (m tiny) build(t testing.TB, g *gorgonia.ExprGraph, ctl *pulsecol.Controlle
 	}
 	positions := variable(g, "positions", at, batch, n)
 	w := weights{t}
-	x := must(graph.Embed("embed", variable(g, "ids", ids, batch, n), w.matrix(7, 8, 1, 0.1)))(t)
+	x := must(graph.Embed("embed", variable(g, "ids", ids, batch, n), w.matrix(7, 8, 1, 0.1), pulsecol.CPU))(t)
 	for l := range blocks {
 		x = must(m.block(t, l).Build(x, positions, ctl.Layer(l)))(t)
 	}
@@ -213,7 +213,7 @@ func TestTinyModel(t *testing.T) {
 // that is given.
 func TestTinyEmbedding(t *testing.T) {
 	g := gorgonia.NewGraph()
-	y := must(graph.Embed("embed", variable(g, "ids", []int32{1}, 1, 1), weights{t}.matrix(7, 8, 1, 0.1)))(t)
+	y := must(graph.Embed("embed", variable(g, "ids", []int32{1}, 1, 1), weights{t}.matrix(7, 8, 1, 0.1), pulsecol.CPU))(t)
 	vm := gorgonia.NewTapeMachine(g)
 	defer vm.Close()
 	if err := vm.RunAll(); err != nil {

@@ -113,7 +113,7 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 		return nil, err
 	}
 	w := m.weights
-	x, err := graph.Embed("model.embed_tokens", out.IDs, w.embed) // [B,N,D]
+	x, err := graph.Embed("model.embed_tokens", out.IDs, w.embed, ctl.DeviceFor(m.cfg.HeadDim)) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,7 @@ type Session struct {
 
 	ids, positions, rows []int32 // the values of the inputs
 	mask                 []float32
+	logits               *gorgonia.Value // a copy of the GPU's, nil on the CPU
 	views                [][]float32
 }
 
@@ -91,6 +92,11 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	}
 	ws := op.NewWorkspace()
 	ws.Plan(expr, g.Logits)
+	var logits *gorgonia.Value
+	if op.IsTwin(g.Logits.Op()) {
+		logits = new(gorgonia.Value)
+		gorgonia.Read(g.Logits, logits)
+	}
 	m, err := pulsecol.NewMachine(expr, ctl)
 	if err != nil {
 		return nil, err
@@ -99,7 +105,7 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	n := s.Batch * s.Len
 	sess := &Session{
 		graph: g, expr: expr, machine: m, ctl: ctl,
-		ids: make([]int32, n), positions: make([]int32, n), rows: make([]int32, s.Rows),
+		ids: make([]int32, n), positions: make([]int32, n), rows: make([]int32, s.Rows), logits: logits,
 	}
 	for i := range sess.positions {
 		sess.positions[i] = int32(i % s.Len)
@@ -167,8 +173,12 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 		return nil, err
 	}
 	// Plan keeps the logits in a buffer of their own until the next step, so they
-	// need not be copied out.
-	logits := s.graph.Logits.Value().Data().([]float32)
+	// need not be copied out; on the GPU the machine has copied them.
+	value := s.graph.Logits.Value()
+	if s.logits != nil {
+		value = *s.logits
+	}
+	logits := value.Data().([]float32)
 	s.machine.Reset()
 	s.views = s.views[:0]
 	for r := range rows {

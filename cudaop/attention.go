@@ -1,0 +1,274 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/tensor"
+)
+
+// maxLen is the longest sequence of the attention kernels.
+const maxLen = 131072
+
+func checkSelection(p op.AttentionParams) error {
+	switch {
+	case p.Selection.Kind != op.SelectColumns:
+		return fmt.Errorf("%w: selection %v runs on the CPU only", op.ErrValue, p.Selection.Kind)
+	case p.Selection.ScoreScale != 0:
+		return fmt.Errorf("%w: a score scale of its own runs on the CPU only", op.ErrValue)
+	case p.Masked && p.State == nil:
+		return fmt.Errorf("%w: a padding mask needs a State on the GPU", op.ErrValue)
+	}
+	return nil
+}
+
+// checkAttention checks q and k against the kernels' limits.
+func checkAttention(in []tensor.Shape) error {
+	if n := in[0][2]; n > maxLen {
+		return fmt.Errorf("%w: %d tokens, the GPU kernels take at most %d", op.ErrShape, n, maxLen)
+	}
+	return checkHeadDim(in[0][3])
+}
+
+func checkHeadDim(d int) error {
+	if d != 64 && d != 128 {
+		return fmt.Errorf("%w: head dimension %d, the GPU kernels take 64 and 128", op.ErrShape, d)
+	}
+	return nil
+}
+
+// heads is the shape of an attention layer and its inputs on the GPU.
+type heads struct {
+	batch, heads, kvHeads, n, dim int
+	q, k, v                       cu.DevicePtr
+	scale                         float64
+	start                         cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
+	keys                          []int        // real keys of each batch row
+}
+
+// heads rounds q, k and v to bfloat16, if they are not, and reads the padding mask,
+// if there is one.
+func (c *call) heads(p op.AttentionParams) (*heads, error) {
+	q, kv := c.in[0].Shape(), c.in[1].Shape()
+	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale}
+	if h.scale == 0 {
+		h.scale = 1 / math.Sqrt(float64(h.dim))
+	}
+	var err error
+	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
+		if *at, err = c.bf16(i); err != nil {
+			return nil, err
+		}
+	}
+	h.start, h.keys, err = c.padding(p.Masked, h.batch, h.n)
+	return h, err
+}
+
+// padding turns the operator's last input, a padding mask [batch,n], into what the
+// kernels take. They know padding in front only.
+func (c *call) padding(masked bool, batch, n int) (start cu.DevicePtr, keys []int, err error) {
+	if !masked {
+		return 0, slices.Repeat([]int{n}, batch), nil
+	}
+	mask, err := c.at(len(c.in)-1, tensor.Float32)
+	if err != nil {
+		return 0, nil, err
+	}
+	at, err := c.room(8 * int64(batch))
+	if err != nil {
+		return 0, nil, err
+	}
+	k, err := c.kernel("table", "padding")
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := k.launch(batch, address(mask), address(at), integer(batch), integer(n)); err != nil {
+		return 0, nil, err
+	}
+	found := make([]int32, 2*batch) // starts, then numbers of real keys
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&found[0]), at, 8*int64(batch)); err != nil {
+		return 0, nil, fmt.Errorf("cudaop: padding: %w", err)
+	}
+	for b := range batch {
+		first, real := int(found[b]), int(found[batch+b])
+		if first+real != n {
+			return 0, nil, fmt.Errorf("%w: padding mask of batch row %d has padding after token %d; on the GPU all padding must stand in front", op.ErrValue, b, first)
+		}
+		keys = append(keys, real)
+	}
+	return at, keys, nil
+}
+
+// Element types of the kernels' results, as they number them.
+const (
+	asBF16  = 0
+	asFloat = 1
+
+	scoresLog16 = 0
+	scoresFloat = 1
+)
+
+// dense queues full attention. lse may be 0.
+func (c *call) dense(h *heads, out, lse cu.DevicePtr, wide bool) error {
+	arch := c.architecture()
+	k, err := c.kernel("dense_"+arch, fmt.Sprintf("dense_%s_d%d", arch, h.dim))
+	if err != nil {
+		return err
+	}
+	return k.launchRows(h.batch*h.heads, h.n,
+		address(h.q), address(h.k), address(h.v), address(out), address(lse), address(h.start),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), outputType(wide))
+}
+
+// sparse queues attention over the columns in bits.
+func (c *call) sparse(h *heads, bits, out cu.DevicePtr, group int, wide bool) error {
+	u, w := groups(h.n, group), words(h.n)
+	args := []uint64{
+		address(h.q), address(h.k), address(h.v), address(out), address(0), address(bits),
+		integer(h.heads * u * w), integer(u * w),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), outputType(wide),
+	}
+	if c.hopperGroup(group) {
+		k, err := c.kernel("sparse_sm90", fmt.Sprintf("sparse_sm90_d%d_g%d", h.dim, group))
+		if err != nil {
+			return err
+		}
+		return k.launchRows(h.batch*h.heads, h.n, args...)
+	}
+	k, err := c.kernel("sparse_sm80", fmt.Sprintf("sparse_sm80_d%d", h.dim))
+	if err != nil {
+		return err
+	}
+	return k.launchRows(h.batch*h.heads*u, group, args...)
+}
+
+// hopperGroup reports whether there is a kernel for Hopper for the group size.
+func (c *call) hopperGroup(group int) bool {
+	return c.capability == hopper && slices.Contains([]int{16, 32, 64, 128}, group)
+}
+
+// scores queues the scores of all groups from the log-sum-exp of full attention.
+// Rows of the result are pitch elements apart.
+func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int) error {
+	file, name := "score_sm80", fmt.Sprintf("score_sm80_d%d", h.dim)
+	if c.hopperGroup(group) {
+		file, name = "score_sm90", fmt.Sprintf("score_sm90_d%d_g%d", h.dim, group)
+	}
+	k, err := c.kernel(file, name)
+	if err != nil {
+		return err
+	}
+	return k.launchRows(h.batch*h.heads, h.n,
+		address(h.q), address(h.k), address(lse), address(scores), address(h.start),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind))
+}
+
+// topk queues the choice of the best columns of each group. keys are the numbers of
+// real keys of the batch rows.
+func (c *call) topk(scores, bits, start cu.DevicePtr, sel op.Selection, keys []int, heads, n, group, pitch, kind int) error {
+	keep := make([]int32, len(keys))
+	for b, real := range keys {
+		keep[b] = int32(sel.Keep(real))
+	}
+	at, err := c.room(4 * int64(len(keep)))
+	if err != nil {
+		return err
+	}
+	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&keep[0]), 4*int64(len(keep))); err != nil {
+		return fmt.Errorf("cudaop: number of columns: %w", err)
+	}
+	name := "topk_log16"
+	if kind == scoresFloat {
+		name = "topk_f32"
+	}
+	k, err := c.kernel("topk", name)
+	if err != nil {
+		return err
+	}
+	u := groups(n, group)
+	return k.launch(len(keys)*heads*u,
+		address(scores), address(bits), address(at), address(start),
+		integer(len(keys)), integer(heads), integer(u), integer(n), integer(pitch))
+}
+
+func outputType(wide bool) uint64 {
+	if wide {
+		return asFloat
+	}
+	return asBF16
+}
+
+func groups(n, group int) int { return (n + group - 1) / group }
+func words(n int) int         { return (n + 31) / 32 }
+
+// layer is what the operators of one attention layer keep on the GPU.
+type layer struct {
+	device          *device
+	batch, heads, n int
+	group           int
+	bits            cu.DevicePtr // the column table
+	scores          cu.DevicePtr // from ScoreCollect to GroupTopK
+	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
+}
+
+// layer returns the memory of the layer that the operators' state belongs to, new
+// if there is none on this device and of this shape.
+func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
+	if l, ok := s.Memory().(*layer); ok {
+		if l.device == c.device && l.batch == batch && l.heads == heads && l.n == n && l.group == group {
+			return l, nil
+		}
+		l.Drop() // of another machine, or another length
+		l.device.memory.put(l.bits)
+	}
+	l := &layer{device: c.device, batch: batch, heads: heads, n: n, group: group}
+	var err error
+	if l.bits, err = c.memory.get(l.bytes()); err != nil {
+		return nil, err
+	}
+	s.SetMemory(l, l.bytes())
+	return l, nil
+}
+
+// bytes is the size of the column table.
+func (l *layer) bytes() int64 {
+	return 4 * int64(l.batch) * int64(l.heads) * int64(groups(l.n, l.group)) * int64(words(l.n))
+}
+
+// Columns copies the column table to the host.
+func (l *layer) Columns() (op.ColumnBits, error) {
+	b := op.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
+	err := l.device.onThread(func() error { return cu.MemcpyDtoH(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
+	if errors.Is(err, errClosed) {
+		return op.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
+	}
+	if err != nil {
+		return op.ColumnBits{}, fmt.Errorf("cudaop: copy columns: %w", err)
+	}
+	return b, nil
+}
+
+// Drop takes back what a failed step has left.
+func (l *layer) Drop() {
+	for _, p := range []*cu.DevicePtr{&l.scores, &l.out} {
+		l.device.memory.put(*p)
+		*p = 0
+	}
+}
+
+// Free gives everything back, the column table to the driver.
+func (l *layer) Free() error {
+	l.Drop()
+	err := l.device.onThread(func() error { return l.device.memory.release(l.bits) })
+	if errors.Is(err, errClosed) { // and all memory gone with the device
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// columnSparseAttn runs op.ColumnSparseAttn.
+type columnSparseAttn struct{ p op.AttentionParams }
+
+func (r *columnSparseAttn) shape(in []tensor.Shape) error { return checkAttention(in) }
+func (r *columnSparseAttn) ownsResult() bool              { return false }
+
+func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
+	st := r.p.State
+	if st == nil {
+		bits, err := c.at(3, tensor.Uint32)
+		if err != nil {
+			return nil, err
+		}
+		return r.reuse(c, bits)
+	}
+	mode, err := st.Begin(c.o, op.Attend)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Spend(mode, time.Now())
+	l, _ := st.Memory().(*layer)
+	switch {
+	case mode == op.Refresh && l != nil && l.device == c.device && l.out != 0:
+		return r.handOver(c, l)
+	case mode == op.Reuse:
+		if l == nil || l.device != c.device || !st.Built() {
+			return nil, op.ErrStale
+		}
+		return r.reuse(c, l.bits)
+	}
+	return denseResult(c, r.p)
+}
+
+// handOver makes the output that ScoreCollect left the result.
+func (r *columnSparseAttn) handOver(c *call, l *layer) (gorgonia.Value, error) {
+	out := l.out
+	l.out = 0
+	shape := c.in[0].Shape()
+	if _, readers := c.o.Planned(); readers > 0 {
+		return &resident{at: out, sh: slices.Clone(shape), dt: bfloat16Dtype, readers: readers}, nil
+	}
+	c.scratch = append(c.scratch, out)
+	v, at, err := c.machineResult(tensor.Float32, shape...)
+	if err != nil {
+		return nil, err
+	}
+	return v, c.convert("bf16_to_f32", out, at, shape.TotalSize())
+}
+
+// reuse attends to the columns of a table.
+func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, error) {
+	p := r.p
+	p.Masked = false // padding is in no table
+	h, err := c.heads(p)
+	if err != nil {
+		return nil, err
+	}
+	v, out, wide, err := c.result(c.in[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
+	return v, c.sparse(h, bits, out, p.Group, wide)
+}

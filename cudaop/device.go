@@ -1,0 +1,250 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/gorgonia/cuda"
+)
+
+// device is what the operators of one machine share on its GPU: loaded modules and
+// memory. Gorgonia gives every machine a CUDA context of its own, in which neither
+// the memory nor the modules of another machine are valid.
+type device struct {
+	engine     *cuda.Engine
+	capability int // 90 for compute capability 9.0
+	multiprocs int
+	modules    map[string]cu.Module
+	kernels    map[string]*kernel
+	memory     memory
+	live       map[*resident]struct{} // values that somebody has yet to read
+	workspaces []*op.Workspace        // whose Reset releases them
+	blas       blas
+	matrices   map[*byte]cu.DevicePtr    // weights, by where they lie on the host
+	vectors    map[*float32]cu.DevicePtr // the same
+}
+
+// errClosed: the machine was closed, and its context with it.
+var errClosed = errors.New("the machine is closed")
+
+// devices finds the device of an engine. An engine in it is not collected, so its
+// address stays its own even if the machine was closed without Close.
+var devices struct {
+	sync.Mutex
+	of map[*cuda.Engine]*device
+}
+
+// deviceOf returns the device that a machine runs an operator on.
+func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
+	m, ok := extern.(gorgonia.CUDAMachine)
+	if !ok || int(dev) < 0 || int(dev) >= len(m.Engines()) {
+		return nil, fmt.Errorf("cudaop: a %T has no GPU %d; only the tape machine is supported", extern, int(dev))
+	}
+	engine := &m.Engines()[int(dev)]
+	devices.Lock()
+	defer devices.Unlock()
+	if d := devices.of[engine]; d != nil {
+		return d, nil
+	}
+	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, live: map[*resident]struct{}{},
+		matrices: map[*byte]cu.DevicePtr{}, vectors: map[*float32]cu.DevicePtr{}}
+	d.memory.free = map[int64][]cu.DevicePtr{}
+	d.memory.sizes = map[cu.DevicePtr]int64{}
+	on := engine.Context().Device
+	major, minor, err := on.ComputeCapability()
+	if err != nil {
+		return nil, fmt.Errorf("cudaop: compute capability: %w", err)
+	}
+	d.capability = 10*major + minor
+	if d.multiprocs, err = on.Attribute(cu.MultiprocessorCount); err != nil {
+		return nil, fmt.Errorf("cudaop: number of multiprocessors: %w", err)
+	}
+	if devices.of == nil {
+		devices.of = map[*cuda.Engine]*device{}
+	}
+	devices.of[engine] = d
+	return d, nil
+}
+
+// do runs f on the engine's own thread, in its context, after all that the machine
+// has queued. The thread matters: the machine's own goroutine is not locked to one,
+// and a CUDA context is current for a thread; and the engine may drain its queue on
+// that thread at any time, so nobody else should.
+func (d *device) do(f func() error) error {
+	return d.onThread(func() error {
+		if err := d.engine.DoWork(); err != nil {
+			return fmt.Errorf("cudaop: earlier work of the machine: %w", err)
+		}
+		return f()
+	})
+}
+
+// onThread is do without the queue.
+func (d *device) onThread(f func() error) (err error) {
+	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
+		return errClosed
+	}
+	d.engine.Context().Do(func() error {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("cudaop: internal error: %v", r)
+			}
+		}()
+		err = d.inContext(f)
+		return nil // an error here would end the engine's goroutine, and Close would wait for it for ever
+	})
+	return err
+}
+
+func (d *device) inContext(f func() error) (err error) {
+	own := d.engine.Context().CUDAContext()
+	// The engine makes its cuBLAS handle on this thread without its context, so that
+	// Gorgonia's matrix products run in another, whose work is not ordered with ours.
+	other, err := cu.CurrentContext()
+	if err != nil {
+		return fmt.Errorf("cudaop: current context: %w", err)
+	}
+	if other != (cu.CUContext{}) && other != own {
+		if err := cu.Synchronize(); err != nil {
+			return fmt.Errorf("cudaop: earlier work of the machine: %w", err)
+		}
+	}
+	if err := cu.PushCurrentCtx(own); err != nil {
+		return fmt.Errorf("cudaop: context: %w", err)
+	}
+	defer func() {
+		if _, e := cu.PopCurrentCtx(); err == nil && e != nil {
+			err = fmt.Errorf("cudaop: context: %w", e)
+		}
+	}()
+	return f()
+}
+
+// Held returns the bytes of GPU memory that the operators of all machines hold, in
+// use or kept for reuse.
+func Held() (bytes int64) {
+	devices.Lock()
+	defer devices.Unlock()
+	for _, d := range devices.of {
+		bytes += d.memory.bytes
+	}
+	return bytes
+}
+
+// Close closes a machine of a graph with GPU operators: it frees what they hold on
+// the GPU, then closes the machine. Use it in place of the machine's own Close,
+// which leaves their memory to the driver and can wait for ever: Gorgonia closes a
+// copy of each engine, and if the engine is still starting, the copy's lock stays
+// locked. Machines of pulsecol close through it.
+func Close(vm gorgonia.VM) error {
+	if m, ok := vm.(gorgonia.CUDAMachine); ok {
+		for i := range m.Engines() {
+			if err := shutDown(&m.Engines()[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return vm.Close()
+}
+
+// engineTimeout is far above the second or two that an engine takes to start.
+const engineTimeout = time.Minute
+
+// shutDown waits until an engine has started and frees its device.
+func shutDown(engine *cuda.Engine) error {
+	devices.Lock()
+	d := devices.of[engine]
+	delete(devices.of, engine)
+	devices.Unlock()
+	if d == nil {
+		d = &device{engine: engine}
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.onThread(d.release) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(engineTimeout):
+		return fmt.Errorf("cudaop: Close: the machine's engine does not answer after %v; an error has ended it, and its memory is held until the program ends", engineTimeout)
+	}
+}
+
+// release frees everything. It runs on the engine's thread.
+func (d *device) release() error {
+	if err := d.blas.close(); err != nil {
+		return err
+	}
+	if err := d.memory.releaseAll(); err != nil {
+		return err
+	}
+	for name, m := range d.modules {
+		if err := m.Unload(); err != nil {
+			return fmt.Errorf("cudaop: unload %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// memory hands out GPU memory and keeps what comes back for the next who wants the
+// same size: the same sizes recur in every layer and step. Everything runs on one
+// stream, so memory may be handed on while kernels that use it are still queued.
+type memory struct {
+	free  map[int64][]cu.DevicePtr
+	sizes map[cu.DevicePtr]int64 // of everything allocated
+	bytes int64
+}
+
+// get returns memory of at least the given size, with any contents.
+func (m *memory) get(bytes int64) (cu.DevicePtr, error) {
+	bytes = max(256, (bytes+255)&^255)
+	if have := m.free[bytes]; len(have) > 0 {
+		m.free[bytes] = have[:len(have)-1]
+		return have[len(have)-1], nil
+	}
+	p, err := cu.MemAlloc(bytes)
+	if err != nil {
+		return 0, fmt.Errorf("cudaop: %d bytes of GPU memory, %d held: %w", bytes, m.bytes, err)
+	}
+	m.sizes[p] = bytes
+	m.bytes += bytes
+	return p, nil
+}
+
+// put takes back what get returned; 0 is nothing.
+func (m *memory) put(p cu.DevicePtr) {
+	if size, ok := m.sizes[p]; ok {
+		m.free[size] = append(m.free[size], p)
+	}
+}
+
+// release gives memory that is in use back to the driver.
+func (m *memory) release(p cu.DevicePtr) error {
+	size, ok := m.sizes[p]
+	if !ok {
+		return nil
+	}
+	if err := cu.MemFree(p); err != nil {
+		return fmt.Errorf("cudaop: free: %w", err)
+	}
+	delete(m.sizes, p)
+	m.bytes -= size
+	return nil
+}
+
+// releaseAll gives all memory back to the driver.
+func (m *memory) releaseAll() error {
+	clear(m.free)
+	for p := range m.sizes {
+		if err := m.release(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,583 @@
+//go:build cuda
+
+package cudaop_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// The largest relative L2 errors of attention from bfloat16 inputs: its output is
+// computed from probabilities rounded to 8 bits, and scores are within 1e-3.
+const (
+	outputError = 3e-3
+	scoreError  = 1e-3
+)
+
+func needGPU(t testing.TB) {
+	t.Helper()
+	if err := cudaop.Available(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// layers are lengths around the tiles of the kernels, both head dimensions, groups
+// that have a kernel of their own and groups that have not.
+var layers = []struct {
+	kernel.Shape
+	group    int
+	sparsity float64
+}{
+	{kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 64}, 32, 0.5},
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 31, HeadDim: 128}, 16, 0.5},
+	{kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 33, HeadDim: 64}, 32, 0.8},
+	{kernel.Shape{Batch: 1, Heads: 7, KVHeads: 1, Len: 129, HeadDim: 128}, 64, 0.9}, // Dream's ratio
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 200, HeadDim: 64}, 128, 0.99},
+	{kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 191, HeadDim: 128}, 48, 0.7},
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 100, HeadDim: 128}, 300, 0}, // one group, every key
+}
+
+func name(s kernel.Shape, group int) string {
+	return fmt.Sprintf("b%d,h%d/%d,n%d,d%d,g%d", s.Batch, s.Heads, s.KVHeads, s.Len, s.HeadDim, group)
+}
+
+// operands returns random inputs that are exact in bfloat16.
+func operands(seed uint64, s kernel.Shape) *kernel.Operands {
+	r := rand.New(rand.NewPCG(seed, 0))
+	normal := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = bf16.ToFloat32(bf16.FromFloat32(float32(r.NormFloat64())))
+		}
+		return x
+	}
+	return &kernel.Operands{
+		Shape: s, Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
+		Q: normal(s.Batch * s.Heads * s.Len * s.HeadDim),
+		K: normal(s.Batch * s.KVHeads * s.Len * s.HeadDim),
+		V: normal(s.Batch * s.KVHeads * s.Len * s.HeadDim),
+	}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func input(g *gorgonia.ExprGraph, name string, data any, shape ...int) *gorgonia.Node {
+	value := tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data))
+	return gorgonia.NewTensor(g, value.Dtype(), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name), gorgonia.WithValue(value))
+}
+
+func inputs(g *gorgonia.ExprGraph, a *kernel.Operands) (q, k, v *gorgonia.Node) {
+	q = input(g, "q", slices.Clone(a.Q), a.Batch, a.Heads, a.Len, a.HeadDim)
+	k = input(g, "k", slices.Clone(a.K), a.Batch, a.KVHeads, a.Len, a.HeadDim)
+	v = input(g, "v", slices.Clone(a.V), a.Batch, a.KVHeads, a.Len, a.HeadDim)
+	return q, k, v
+}
+
+// both adds an operator and its twin on the same inputs.
+func both(t testing.TB, o gorgonia.Op, in ...*gorgonia.Node) (cpu, gpu *gorgonia.Node) {
+	t.Helper()
+	cpu = must(op.Apply(o, in...))(t)
+	gpu = must(op.Apply(must(cudaop.Wrap(o))(t), in...))(t)
+	if cpu == gpu {
+		t.Fatalf("%v and its twin are one node", o)
+	}
+	return cpu, gpu
+}
+
+// read makes the machine copy a result into the returned value.
+func read(n *gorgonia.Node) *gorgonia.Value {
+	v := new(gorgonia.Value)
+	gorgonia.Read(n, v)
+	return v
+}
+
+func floats(v *gorgonia.Value) []float32 { return (*v).Data().([]float32) }
+
+// machine compiles g and closes the machine with the test.
+func machine(t testing.TB, g *gorgonia.ExprGraph) gorgonia.VM {
+	t.Helper()
+	vm := gorgonia.NewTapeMachine(g)
+	t.Cleanup(func() {
+		if err := cudaop.Close(vm); err != nil {
+			t.Error(err)
+		}
+	})
+	return vm
+}
+
+// run runs the machine a few times, as a program would.
+func run(t testing.TB, vm gorgonia.VM) {
+	t.Helper()
+	for range 3 {
+		if err := vm.RunAll(); err != nil {
+			t.Fatal(err)
+		}
+		vm.Reset()
+	}
+}
+
+// TestPureOperators: operators without a State, on values of the machine, beside
+// the same operators on the CPU in one graph.
+func TestPureOperators(t *testing.T) {
+	needGPU(t)
+	for _, s := range layers {
+		t.Run(name(s.Shape, s.group), func(t *testing.T) {
+			a := operands(1, s.Shape)
+			g := gorgonia.NewGraph()
+			q, k, v := inputs(g, a)
+			p := op.AttentionParams{Group: s.group, Selection: op.Selection{Sparsity: s.sparsity}}
+
+			dense := must(op.NewDenseAttn("dense", 0, false))(t)
+			_, gpuDense := both(t, dense, q, k, v)
+			cpuScores, gpuScores := both(t, must(op.NewScoreCollect("scores", p))(t), q, k, v)
+			cpuColumns, gpuColumns := both(t, must(op.NewGroupTopK("topk", s.Len, p))(t), cpuScores)
+			_, gpuSparse := both(t, must(op.NewColumnSparseAttn("sparse", p))(t), q, k, v, cpuColumns)
+
+			y, scores, columns, sparse := read(gpuDense), read(gpuScores), read(gpuColumns), read(gpuSparse)
+			wantColumns := read(cpuColumns)
+			run(t, machine(t, g))
+
+			want, _ := ref.Attention[float64](a, nil)
+			tol.Close(t, floats(y), want, outputError)
+			tol.Close(t, floats(scores), ref.Scores[float64](a, s.group, 0), scoreError)
+			got, keep := (*columns).Data().([]uint32), (*wantColumns).Data().([]uint32)
+			if !slices.Equal(got, keep) {
+				t.Error("columns of the same scores differ")
+			}
+			want, _ = ref.Attention[float64](a, &kernel.Table{Bits: keep, Group: s.group, Reach: -1})
+			tol.Close(t, floats(sparse), want, outputError)
+		})
+	}
+}
+
+// TestTopKTies: equal scores go to the smaller key, exactly as on the CPU.
+func TestTopKTies(t *testing.T) {
+	needGPU(t)
+	const n, group = 1000, 100
+	r := rand.New(rand.NewPCG(2, 0))
+	for kind, draw := range map[string]func() float32{
+		"equal":  func() float32 { return 0.25 },
+		"zero":   func() float32 { return 0 },
+		"two":    func() float32 { return float32(r.IntN(2)) },
+		"tiny":   func() float32 { return math.Float32frombits(uint32(r.IntN(5))) },
+		"random": func() float32 { return r.Float32() },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			scores := make([]float32, 2*(n/group)*n)
+			for i := range scores {
+				scores[i] = draw()
+			}
+			g := gorgonia.NewGraph()
+			in := input(g, "scores", scores, 1, 2, n/group, n)
+			p := op.AttentionParams{Group: group, Selection: op.Selection{Sparsity: 0.83}}
+			cpu, gpu := both(t, must(op.NewGroupTopK("topk", n, p))(t), in)
+			want, got := read(cpu), read(gpu)
+			run(t, machine(t, g))
+			if !slices.Equal((*got).Data().([]uint32), (*want).Data().([]uint32)) {
+				t.Error("columns differ")
+			}
+		})
+	}
+}
+
+// rig is an attention layer under a controller on the GPU.
+type rig struct {
+	ctl *pulsecol.Controller
+	m   *pulsecol.Machine
+	out *gorgonia.Value
+}
+
+func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config) *rig {
+	t.Helper()
+	cfg.Device = pulsecol.CUDA
+	r := &rig{ctl: must(pulsecol.NewController(cfg))(t)}
+	g := gorgonia.NewGraph()
+	q, k, v := inputs(g, a)
+	var opts []pulsecol.AttentionOption
+	if a.Valid != nil {
+		opts = append(opts, pulsecol.WithPaddingMask(input(g, "mask", slices.Clone(a.Valid), a.Batch, a.Len)))
+	}
+	r.out = read(must(pulsecol.Attention(q, k, v, r.ctl.Layer(0), opts...))(t))
+	r.m = must(pulsecol.NewMachine(g, r.ctl))(t)
+	t.Cleanup(func() {
+		if err := errors.Join(r.m.Close(), r.ctl.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) start(t testing.TB, steps int) {
+	t.Helper()
+	if err := r.ctl.Start(steps); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) step(t testing.TB) []float32 {
+	t.Helper()
+	if err := r.m.Step(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(floats(r.out))
+}
+
+func (r *rig) table(t testing.TB) *kernel.Table {
+	t.Helper()
+	c := must(r.ctl.Columns(0))(t)
+	return &kernel.Table{Bits: c.Bits, Group: c.Group, Reach: -1}
+}
+
+// TestLayer: refresh, reuse, dense and refresh again under a controller, with and
+// without padding.
+func TestLayer(t *testing.T) {
+	needGPU(t)
+	for _, s := range layers {
+		for _, padded := range []bool{false, true} {
+			if padded && s.Len < 16 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s,padded=%v", name(s.Shape, s.group), padded), func(t *testing.T) {
+				a := operands(3, s.Shape)
+				if padded {
+					a.Valid = make([]float32, s.Batch*s.Len)
+					for b := range s.Batch {
+						for i := 5 * (b + 1); i < s.Len; i++ {
+							a.Valid[b*s.Len+i] = 1
+						}
+					}
+				}
+				r := newRig(t, a, pulsecol.Config{Sparsity: max(s.sparsity, 0.01), GroupSize: s.group, Schedule: pulsecol.Uniform{Refreshes: 1}})
+				r.start(t, 5)
+				full, _ := ref.Attention[float64](a, nil)
+				tol.Close(t, real(a, r.step(t)), real(a, full), outputError)
+				table := r.table(t)
+				overlap(t, a, table, s.group, max(s.sparsity, 0.01))
+
+				sparse, _ := ref.Attention[float64](a, table)
+				for range 2 {
+					tol.Close(t, real(a, r.step(t)), real(a, sparse), outputError)
+				}
+				r.ctl.SetDense(true)
+				tol.Close(t, real(a, r.step(t)), real(a, full), outputError)
+				r.ctl.SetDense(false)
+				tol.Close(t, real(a, r.step(t)), real(a, sparse), outputError)
+
+				st := r.ctl.Stats().Layers[0]
+				if st.Refreshes != 1 || st.Bytes != 4*int64(len(table.Bits)) || st.Density <= 0 || st.Density > 1 {
+					t.Errorf("stats %+v", st)
+				}
+				r.start(t, 1) // a new generation refreshes
+				r.step(t)
+				if !slices.Equal(r.table(t).Bits, table.Bits) {
+					t.Error("a second refresh on the same inputs made other columns")
+				}
+			})
+		}
+	}
+}
+
+// real drops the output of padding queries, which means nothing.
+func real[F tol.Float](a *kernel.Operands, y []F) []F {
+	if a.Valid == nil {
+		return y
+	}
+	var out []F
+	for i, row := 0, 0; i < len(y); i, row = i+a.HeadDim, row+1 {
+		b, n := row/(a.Heads*a.Len), row%a.Len
+		if a.Valid[b*a.Len+n] != 0 {
+			out = append(out, y[i:i+a.HeadDim]...)
+		}
+	}
+	return out
+}
+
+// overlap checks that a table keeps the right number of real keys, and all but a
+// few of those with the highest exact scores: scores are held to 0.07 %, so near
+// the last kept key the order may differ.
+func overlap(t *testing.T, a *kernel.Operands, table *kernel.Table, group int, sparsity float64) {
+	t.Helper()
+	scores := ref.Scores[float64](a, group, 0)
+	rows, w := len(scores)/a.Len, kernel.Words(a.Len)
+	worst := 0.0
+	for r := range rows {
+		b := r / (rows / a.Batch)
+		var valid []float32
+		keys := a.Len
+		if a.Valid != nil {
+			valid, keys = a.Valid[b*a.Len:(b+1)*a.Len], 0
+			for _, v := range valid {
+				keys += int(v)
+			}
+		}
+		k := op.Selection{Sparsity: sparsity}.Keep(keys)
+		row := make([]float32, a.Len)
+		for j := range row {
+			row[j] = float32(scores[r*a.Len+j])
+		}
+		var got []int
+		for j := range a.Len {
+			if table.Bits[r*w+j/32]>>(j%32)&1 != 0 {
+				got = append(got, j)
+			}
+		}
+		if len(got) != k {
+			t.Fatalf("row %d keeps %d keys, want %d", r, len(got), k)
+		}
+		lowest, want := math.Inf(1), math.Inf(1)
+		for _, j := range got {
+			lowest = min(lowest, scores[r*a.Len+j])
+		}
+		for _, j := range ref.TopK(row, valid, k) {
+			want = min(want, scores[r*a.Len+j])
+		}
+		if want > 0 {
+			worst = max(worst, 1-lowest/want)
+		}
+	}
+	if worst > 4*scoreError {
+		t.Errorf("a kept key scores %.2g below the last that should be kept", worst)
+	}
+}
+
+// TestSameBits: two hundred runs on the same inputs give the same bits.
+func TestSameBits(t *testing.T) {
+	needGPU(t)
+	a := operands(4, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 777, HeadDim: 128})
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, GroupSize: 64, Schedule: pulsecol.Uniform{Refreshes: 1}})
+	var want [][]float32
+	for range 100 {
+		r.start(t, 2)
+		got := [][]float32{r.step(t), r.step(t)}
+		if want == nil {
+			want = got
+		}
+		for i := range want {
+			for j := range want[i] {
+				if math.Float32bits(got[i][j]) != math.Float32bits(want[i][j]) {
+					t.Fatalf("step %d: [%d] is %v, was %v", i+1, j, got[i][j], want[i][j])
+				}
+			}
+		}
+	}
+}
+
+// TestMemory: after a thousand steps with ten refreshes a machine holds what it
+// held after ten.
+func TestMemory(t *testing.T) {
+	needGPU(t)
+	a := operands(5, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 256, HeadDim: 64})
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 10}})
+	steps, early := 1000, int64(0)
+	if testing.Short() {
+		steps = 100
+	}
+	r.start(t, steps)
+	for i := range steps {
+		r.step(t)
+		if i == 9 {
+			early = cudaop.Held()
+		}
+	}
+	if late := cudaop.Held(); late != early || early == 0 {
+		t.Errorf("%d bytes held after %d steps, %d after 10", late, steps, early)
+	}
+}
+
+// TestBesideGorgonia: our attention between matrix products of Gorgonia's own, in
+// one graph.
+func TestBesideGorgonia(t *testing.T) {
+	needGPU(t)
+	const n, d = 96, 64
+	r := rand.New(rand.NewPCG(6, 0))
+	random := func() []float32 {
+		x := make([]float32, n*d)
+		for i := range x {
+			x[i] = float32(r.NormFloat64()) / 8
+		}
+		return x
+	}
+	x, w1, w2 := random(), random()[:d*d], random()[:d*d]
+	build := func(wrap bool) (*gorgonia.ExprGraph, *gorgonia.Value) {
+		g := gorgonia.NewGraph()
+		h := must(gorgonia.Mul(input(g, "x", slices.Clone(x), n, d), input(g, "w1", slices.Clone(w1), d, d)))(t)
+		q := must(gorgonia.Reshape(h, tensor.Shape{1, 1, n, d}))(t)
+		var o gorgonia.Op = must(op.NewDenseAttn("attention", 0, false))(t)
+		if wrap {
+			o = must(cudaop.Wrap(o))(t)
+		}
+		y := must(gorgonia.Reshape(must(op.Apply(o, q, q, q))(t), tensor.Shape{n, d}))(t)
+		return g, read(must(gorgonia.Mul(y, input(g, "w2", slices.Clone(w2), d, d)))(t))
+	}
+	g, got := build(true)
+	run(t, machine(t, g))
+
+	a := &kernel.Operands{Shape: kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: n, HeadDim: d}, Scale: 1 / float32(math.Sqrt(d))}
+	a.Q = product(x, w1, n, d)
+	a.K, a.V = a.Q, a.Q
+	attended, _ := ref.Attention[float32](a, nil)
+	// The products round nothing to bfloat16; attention rounds its inputs too.
+	tol.Close(t, floats(got), product(attended, w2, n, d), 3*outputError)
+}
+
+// product is x w for x [n,d], w [d,d].
+func product(x, w []float32, n, d int) []float32 {
+	y := make([]float32, n*d)
+	for i := range n {
+		for k := range d {
+			for j := range d {
+				y[i*d+j] += x[i*d+k] * w[k*d+j]
+			}
+		}
+	}
+	return y
+}
+
+// TestClose: machines close at once, used or not, as often as one likes, and leave
+// nothing on the GPU.
+func TestClose(t *testing.T) {
+	needGPU(t)
+	a := operands(7, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 40, HeadDim: 64})
+	for i := range 20 {
+		g := gorgonia.NewGraph()
+		q, k, v := inputs(g, a)
+		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t)))(t)
+		read(must(op.Apply(o, q, k, v))(t))
+		vm := gorgonia.NewTapeMachine(g)
+		if i%2 == 0 {
+			run(t, vm)
+		}
+		if err := cudaop.Close(vm); err != nil {
+			t.Fatal(err)
+		}
+		if held := cudaop.Held(); held != 0 {
+			t.Fatalf("%d bytes held after Close", held)
+		}
+	}
+}
+
+// TestErrors: what the GPU operators cannot do is an error that says so, where the
+// graph is built if it can be.
+func TestErrors(t *testing.T) {
+	needGPU(t)
+	static := op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic}, State: op.NewState("x", new(op.Step))}
+	if _, err := cudaop.Wrap(must(op.NewScoreCollect("static", static))(t)); !errors.Is(err, op.ErrValue) {
+		t.Errorf("a static selection: %v", err)
+	}
+	g := gorgonia.NewGraph()
+	q, k, v := inputs(g, operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 8}))
+	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim8", 0, false))(t)))(t)
+	if _, err := op.Apply(o, q, k, v); !errors.Is(err, op.ErrShape) {
+		t.Errorf("head dimension 8: %v", err)
+	}
+	a := operands(9, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 64, HeadDim: 64})
+	a.Valid = slices.Repeat([]float32{1}, 64)
+	a.Valid[63] = 0 // padding behind
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5})
+	r.start(t, 1)
+	if err := r.m.Step(); !errors.Is(err, op.ErrValue) {
+		t.Errorf("padding behind: %v", err)
+	}
+}
+
+// TestLayerOperators: the layers around attention, on values of the machine, beside
+// the same operators on the CPU. Inputs are exact in bfloat16, so that all of the
+// error is the GPU's: sums in float32, and results rounded once if at all.
+func TestLayerOperators(t *testing.T) {
+	needGPU(t)
+	const batch, n, heads, dim, out, vocab = 2, 37, 3, 64, 72, 50
+	const features = heads * dim
+	r := rand.New(rand.NewPCG(10, 0))
+	random := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = bf16.ToFloat32(bf16.FromFloat32(float32(r.NormFloat64())))
+		}
+		return x
+	}
+	below := func(n, limit int) []int32 {
+		x := make([]int32, n)
+		for i := range x {
+			x[i] = int32(r.IntN(limit))
+		}
+		return x
+	}
+	matrix := func(rows, cols int) op.Weight {
+		return must(op.NewWeightFloat32(rows, cols, random(rows*cols)))(t)
+	}
+	g := gorgonia.NewGraph()
+	x := input(g, "x", random(batch*n*features), batch, n, features)
+	y := input(g, "y", random(batch*n*features), batch, n, features)
+	h := input(g, "h", random(batch*n*features), batch, heads, n, dim)
+	ids := input(g, "ids", below(batch*n, vocab), batch, n)
+	positions := input(g, "positions", below(batch*n, 100000), batch, n)
+	rows := input(g, "rows", []int32{0, 5, batch*n - 1, 7}, 4)
+
+	type pair struct{ cpu, gpu *gorgonia.Value }
+	results := map[string]pair{}
+	for _, c := range []struct {
+		o  gorgonia.Op
+		in []*gorgonia.Node
+	}{
+		{op.NewEmbed("embed", matrix(vocab, features)), []*gorgonia.Node{ids}},
+		{must(op.NewLinear("linear", matrix(out, features), nil))(t), []*gorgonia.Node{x}},
+		{must(op.NewLinear("biased", matrix(out, features), random(out)))(t), []*gorgonia.Node{x}},
+		{op.NewLogits("logits", matrix(vocab, features)), []*gorgonia.Node{x, rows}},
+		{op.NewRMSNorm("norm", random(features), 1e-5), []*gorgonia.Node{x}},
+		{must(op.NewRoPE("rope", heads, dim, 1e6))(t), []*gorgonia.Node{x, positions}},
+		{must(op.NewSplitHeads("split", heads, dim))(t), []*gorgonia.Node{x}},
+		{op.NewMergeHeads("merge"), []*gorgonia.Node{h}},
+		{op.NewSwiGLU("swiglu"), []*gorgonia.Node{x, y}},
+		{op.NewAdd("add"), []*gorgonia.Node{x, y}},
+	} {
+		cpu, gpu := both(t, c.o, c.in...)
+		results[c.o.String()] = pair{read(cpu), read(gpu)}
+	}
+	run(t, machine(t, g))
+	for name, p := range results {
+		t.Run(name, func(t *testing.T) { tol.Close(t, floats(p.gpu), floats(p.cpu), 1e-5) })
+	}
+}
+
+// TestIndices: ids and rows that are not there are errors that say which.
+func TestIndices(t *testing.T) {
+	needGPU(t)
+	w := must(op.NewWeightFloat32(10, 8, make([]float32, 80)))(t)
+	for _, c := range []struct {
+		ids  []int32
+		want string
+	}{
+		{[]int32{1, 10}, "row 0, position 1"},
+		{[]int32{-1, 3}, "row 0, position 0"},
+	} {
+		g := gorgonia.NewGraph()
+		o := must(cudaop.Wrap(op.NewEmbed("embed", w)))(t)
+		read(must(op.Apply(o, input(g, "ids", c.ids, 1, 2)))(t))
+		if err := machine(t, g).RunAll(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("ids %v: %v, want an error about %q", c.ids, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"compress/gzip"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+
+	"gorgonia.org/cu"
+)
+
+//go:embed modules/*.gz
+var modules embed.FS
+
+// hopper is the compute capability that modules named _sm90 are for. They use
+// instructions that no other GPU has.
+const hopper = 90
+
+// architecture is the last part of the names of modules and kernels that exist in
+// a form for Hopper and in one for every GPU since Ampere.
+func (d *device) architecture() string {
+	if d.capability == hopper {
+		return "sm90"
+	}
+	return "sm80"
+}
+
+// kernel returns a kernel of the module built from kernels/<file>.cu, which it
+// loads if it is not.
+func (d *device) kernel(file, name string) (*kernel, error) {
+	if k := d.kernels[name]; k != nil {
+		return k, nil
+	}
+	m, ok := d.modules[file]
+	if !ok {
+		var err error
+		if m, err = loadModule(file); err != nil {
+			return nil, err
+		}
+		d.modules[file] = m
+	}
+	k, err := newKernel(m, name, d.multiprocs)
+	if err != nil {
+		return nil, err
+	}
+	d.kernels[name] = k
+	return k, nil
+}
+
+// loadModule loads the cubin of a file, or its PTX, which the driver compiles, if
+// there is no cubin or the driver does not take it.
+func loadModule(file string) (m cu.Module, err error) {
+	var errs []error
+	for _, form := range []string{"cubin", "ptx"} {
+		image, err := readModule(file + "." + form)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			m, err = cu.LoadData(image)
+		}
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, fmt.Errorf("%s.%s: %w", file, form, err))
+	}
+	if len(errs) == 0 {
+		return m, fmt.Errorf("cudaop: there is no module %s", file)
+	}
+	return m, fmt.Errorf("cudaop: load module: %w", errors.Join(errs...))
+}
+
+func readModule(name string) (string, error) {
+	f, err := modules.Open("modules/" + name + ".gz")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return "", err
+	}
+	image, err := io.ReadAll(z)
+	return string(image), err
+}
+
+// The 8 bytes of each type of kernel argument.
+
+func address(p cu.DevicePtr) uint64 { return uint64(p) }
+func integer(n int) uint64          { return uint64(int64(n)) }
+func float(f float64) uint64        { return math.Float64bits(f) }

@@ -1,0 +1,38 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// rmsNorm runs op.RMSNorm.
+type rmsNorm struct {
+	weight []float32
+	eps    float64
+}
+
+func (r *rmsNorm) shape([]tensor.Shape) error { return checkFeatures(len(r.weight)) }
+func (r *rmsNorm) ownsResult() bool           { return false }
+
+func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
+	x, err := c.bf16(0)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.vector(r.weight)
+	if err != nil {
+		return nil, err
+	}
+	s := c.in[0].Shape()
+	v, out, wide, err := c.result(s...)
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.kernel("layers", "rmsnorm")
+	if err != nil {
+		return nil, err
+	}
+	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), outputType(wide))
+}

@@ -1,0 +1,173 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// bfloat16 is the element type of values on the GPU between operators; tensor has
+// none.
+type bfloat16 uint16
+
+var bfloat16Dtype = tensor.Dtype{Type: reflect.TypeOf(bfloat16(0))}
+
+// resident is a value in GPU memory of the operators' own. The machine passes it
+// from one operator to the next and knows nothing of its memory.
+type resident struct {
+	at      cu.DevicePtr
+	sh      tensor.Shape
+	dt      tensor.Dtype
+	readers int // operators that have yet to read it; at 0 its memory is free
+}
+
+func (r *resident) Shape() tensor.Shape { return r.sh }
+func (r *resident) Size() int           { return r.sh.TotalSize() }
+func (r *resident) Data() any           { return nil }
+func (r *resident) Dtype() tensor.Dtype { return r.dt }
+func (r *resident) Uintptr() uintptr    { return uintptr(r.at) }
+func (r *resident) MemSize() uintptr    { return uintptr(r.Size()) * r.dt.Size() }
+
+func (r *resident) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "GPU value %v of %v", r.sh, r.dt) }
+
+// placeholder stands for a result that this step does not have.
+func placeholder() *resident { return &resident{sh: tensor.Shape{1, 1, 1, 1}, dt: bfloat16Dtype} }
+
+// releaseOn makes a workspace's Reset take back values that nobody will read: those
+// of a run that failed.
+func (d *device) releaseOn(ws *op.Workspace) {
+	if slices.Contains(d.workspaces, ws) {
+		return
+	}
+	d.workspaces = append(d.workspaces, ws)
+	ws.OnReset(func() {
+		for r := range d.live {
+			d.memory.put(r.at)
+		}
+		clear(d.live)
+	})
+}
+
+// call is one run of an operator.
+type call struct {
+	*device
+	o        *Op
+	prealloc gorgonia.Value
+	in       []gorgonia.Value
+	scratch  []cu.DevicePtr
+}
+
+// room returns memory for the time of the call.
+func (c *call) room(bytes int64) (cu.DevicePtr, error) {
+	p, err := c.memory.get(bytes)
+	if err == nil {
+		c.scratch = append(c.scratch, p)
+	}
+	return p, err
+}
+
+// at returns the address of an input that must have the given element type.
+func (c *call) at(i int, dt tensor.Dtype) (cu.DevicePtr, error) {
+	if got := c.in[i].Dtype(); got != dt {
+		return 0, fmt.Errorf("%w: input %d has dtype %v, want %v", op.ErrValue, i, got, dt)
+	}
+	return cu.DevicePtr(c.in[i].Uintptr()), nil
+}
+
+// bf16 returns the address of an input as bfloat16, which is a rounded copy if the
+// input belongs to the machine.
+func (c *call) bf16(i int) (cu.DevicePtr, error) {
+	if c.in[i].Dtype() == bfloat16Dtype {
+		return cu.DevicePtr(c.in[i].Uintptr()), nil
+	}
+	from, err := c.at(i, tensor.Float32)
+	if err != nil {
+		return 0, err
+	}
+	n := c.in[i].Shape().TotalSize()
+	to, err := c.room(2 * int64(n))
+	if err != nil {
+		return 0, err
+	}
+	return to, c.convert("f32_to_bf16", from, to, n)
+}
+
+// convert runs one of the kernels that change the type of n elements.
+func (c *call) convert(name string, from, to cu.DevicePtr, n int) error {
+	k, err := c.kernel("convert", name)
+	if err != nil {
+		return err
+	}
+	return k.launchRows(1, n, address(from), address(to), integer(n))
+}
+
+// result returns the operator's result and where it goes: to the machine as
+// float32 (wide), or to the next operators as bfloat16.
+func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, wide bool, err error) {
+	_, readers := c.o.Planned()
+	if readers == 0 {
+		v, at, err = c.machineResult(tensor.Float32, shape...)
+		return v, at, true, err
+	}
+	r := &resident{sh: slices.Clone(shape), dt: bfloat16Dtype, readers: readers}
+	if r.at, err = c.memory.get(int64(r.MemSize())); err != nil {
+		return nil, 0, false, err
+	}
+	return r, r.at, false, nil
+}
+
+// machineResult returns the room that the machine made for the result.
+func (c *call) machineResult(dt tensor.Dtype, shape ...int) (gorgonia.Value, cu.DevicePtr, error) {
+	if c.prealloc == nil || c.prealloc.Dtype() != dt || c.prealloc.Size() != tensor.Shape(shape).TotalSize() {
+		return nil, 0, fmt.Errorf("%w: the machine gave %v as room for a result %v of %v", op.ErrValue, describe(c.prealloc), shape, dt)
+	}
+	return c.prealloc, cu.DevicePtr(c.prealloc.Uintptr()), nil
+}
+
+func describe(v gorgonia.Value) string {
+	if v == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("a %T %v of %v", v, v.Shape(), v.Dtype())
+}
+
+// finish takes back the call's memory, and that of inputs which nobody reads any
+// more. What goes to the machine must be there when the call returns: Gorgonia's
+// own operators may run in another context.
+func (c *call) finish(v gorgonia.Value) error {
+	for _, p := range c.scratch {
+		c.memory.put(p)
+	}
+	for i, in := range c.in {
+		r, ok := in.(*resident)
+		if !ok || slices.Contains(c.in[:i], in) { // a node that is an input twice is one reader
+			continue
+		}
+		if r.readers--; r.readers == 0 {
+			delete(c.live, r)
+			c.memory.put(r.at)
+		}
+	}
+	if v == nil {
+		return nil
+	}
+	if r, ours := v.(*resident); ours {
+		if r.readers > 0 {
+			ws, _ := c.o.Planned()
+			c.live[r] = struct{}{}
+			c.releaseOn(ws)
+		}
+		return nil
+	}
+	if err := cu.Synchronize(); err != nil {
+		return fmt.Errorf("cudaop: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"hash/fnv"
+
+	_ "github.com/pulsecol/pulsecol/cudaop/compat" // for the linker
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Compiled reports whether this program contains the CUDA operators.
+const Compiled = true
+
+// minCapability is that of the first GPUs with bf16: Ampere.
+const minCapability = 80
+
+// Available returns nil if operators can run on the first GPU, the one that
+// Gorgonia uses, and otherwise an error that wraps ErrUnavailable and says why not.
+// Without a working driver a program with the cuda tag does not get this far:
+// gorgonia.org/cu ends it at its start, with a message.
+func Available() error {
+	n, err := cu.NumDevices()
+	if err == nil && n == 0 {
+		return fmt.Errorf("%w: the driver finds no GPU", ErrUnavailable)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	dev, err := cu.GetDevice(0)
+	if err != nil {
+		return fmt.Errorf("%w: GPU 0: %v", ErrUnavailable, err)
+	}
+	major, minor, err := dev.ComputeCapability()
+	if err != nil {
+		return fmt.Errorf("%w: GPU 0: %v", ErrUnavailable, err)
+	}
+	if 10*major+minor < minCapability {
+		return fmt.Errorf("%w: GPU 0 has compute capability %d.%d, want at least %d.%d", ErrUnavailable, major, minor, minCapability/10, minCapability%10)
+	}
+	return nil
+}
+
+// Supports returns an error if GPU operators cannot do attention with a selection
+// and a head dimension.
+func Supports(s op.Selection, headDim int) error {
+	if err := checkSelection(op.AttentionParams{Selection: s}); err != nil {
+		return fmt.Errorf("cudaop: %w", err)
+	}
+	return checkHeadDim(headDim)
+}
+
+// Wrap returns the GPU twin of an operator of package op. The twin takes the same
+// inputs and gives the same results, to the precision of bfloat16: it computes from
+// values rounded to it and sums in float32. Between twins that a Workspace has
+// planned, values stay on the GPU as bfloat16.
+//
+// The error says what the GPU operators cannot do: attention for other selections
+// than single columns.
+func Wrap(o gorgonia.Op) (gorgonia.Op, error) {
+	var r runner
+	var err error
+	switch o := o.(type) {
+	case *op.ScoreCollect:
+		r, err = &scoreCollect{o.Params()}, checkSelection(o.Params())
+	case *op.GroupTopK:
+		r, err = &groupTopK{o.Params(), o.Len()}, checkSelection(o.Params())
+	case *op.ColumnSparseAttn:
+		r, err = &columnSparseAttn{o.Params()}, checkSelection(o.Params())
+	case *op.DenseAttn:
+		r = &denseAttn{o.Params()}
+	case *op.Embed:
+		r = &embedding{o.Table()}
+	case *op.Linear:
+		r = &linear{o.Weight(), o.Bias()}
+	case *op.Logits:
+		r = &logits{o.Weight()}
+	case *op.RMSNorm:
+		r = &rmsNorm{o.Weight(), o.Eps()}
+	case *op.RoPE:
+		heads, dim, theta := o.Params()
+		r = &rope{heads, dim, theta}
+	case *op.SplitHeads:
+		heads, dim := o.Params()
+		r = &splitHeads{heads, dim}
+	case *op.MergeHeads:
+		r = mergeHeads{}
+	case *op.SwiGLU:
+		r = elementwise{"swiglu"}
+	case *op.Add:
+		r = elementwise{"add"}
+	default:
+		return nil, fmt.Errorf("cudaop: %v, a %T, has no GPU twin", o, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cudaop: %v: %w", o, err)
+	}
+	return &Op{Operator: o.(op.Operator), runner: r}, nil
+}
+
+// Op is the GPU twin of an operator.
+type Op struct {
+	op.Operator
+	runner runner
+}
+
+// runner does an operator's work.
+type runner interface {
+	// shape checks what the operator's own InferShape lets pass and the GPU
+	// operators cannot do.
+	shape(in []tensor.Shape) error
+	// ownsResult says that the result never belongs to the machine.
+	ownsResult() bool
+	// run queues the work. It runs on the engine's thread.
+	run(c *call) (gorgonia.Value, error)
+}
+
+// Twin returns the operator that o stands for.
+func (o *Op) Twin() op.Operator { return o.Operator }
+
+// InferShape is that of the operator, and an error for sizes the GPU operators
+// cannot do.
+func (o *Op) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+	s, err := o.Operator.InferShape(ds...)
+	if err != nil {
+		return nil, err
+	}
+	in, err := gorgonia.DimSizersToShapes(ds)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: %v", o, op.ErrShape, err)
+	}
+	if err := o.runner.shape(in); err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	return s, nil
+}
+
+// CallsExtern is true if the machine is to make room for the result on the GPU.
+func (o *Op) CallsExtern() bool {
+	_, readers := o.Planned()
+	return readers == 0 && !o.runner.ownsResult()
+}
+
+func (o *Op) WriteHash(h hash.Hash) { o.WriteHashFor("cuda", h) }
+
+func (o *Op) Hashcode() uint32 {
+	h := fnv.New32a()
+	o.WriteHash(h)
+	return h.Sum32()
+}
+
+func (o *Op) String() string { return "cuda." + o.Operator.String() }
+
+// Do is an error: values are on the GPU, and only CUDADo reaches them there.
+func (o *Op) Do(...gorgonia.Value) (gorgonia.Value, error) {
+	return nil, fmt.Errorf("%v: %w: runs on the tape machine only", o, op.ErrNoMachine)
+}
+
+// DiffWRT claims every input, so that SymDiff is asked.
+func (o *Op) DiffWRT(inputs int) []bool {
+	wrt := make([]bool, inputs)
+	for i := range wrt {
+		wrt[i] = true
+	}
+	return wrt
+}
+
+// SymDiff says that GPU operators have no gradient.
+func (o *Op) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
+	return nil, fmt.Errorf("%v: %w", o, op.ErrNoGradient)
+}
+
+// CUDADo runs the operator on the machine's GPU.
+func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (v gorgonia.Value, err error) {
+	d, err := deviceOf(extern, dev)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	if err := d.do(func() (err error) {
+		c := &call{device: d, o: o, prealloc: prealloc, in: in}
+		v, err = o.runner.run(c)
+		return errors.Join(err, c.finish(v))
+	}); err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	return v, nil
+}
+
+var (
+	_ gorgonia.SDOp     = (*Op)(nil)
+	_ gorgonia.CUDADoer = (*Op)(nil)
+)
