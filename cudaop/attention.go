@@ -151,7 +151,7 @@ func (c *call) sparse(h *heads, bits, out cu.DevicePtr, group int, wide bool) er
 
 // hopperGroup reports whether there is a kernel for Hopper for the group size.
 func (c *call) hopperGroup(group int) bool {
-	return c.capability == hopper && slices.Contains([]int{16, 32, 64, 128}, group)
+	return c.isHopper() && slices.Contains([]int{16, 32, 64, 128}, group)
 }
 
 // scores queues the scores of all groups from the log-sum-exp of full attention.

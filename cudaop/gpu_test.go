@@ -36,6 +36,18 @@ func needGPU(t testing.TB) {
 	}
 }
 
+// onBoth runs a test with the kernels that the GPU gets, and with those for any
+// GPU, from PTX.
+func onBoth(t *testing.T, f func(t *testing.T)) {
+	needGPU(t)
+	t.Run("own", f)
+	t.Run("portable", func(t *testing.T) {
+		cudaop.SetPortable(true)
+		defer cudaop.SetPortable(false)
+		f(t)
+	})
+}
+
 // layers are lengths around the tiles of the kernels, both head dimensions, groups
 // that have a kernel of their own and groups that have not.
 var layers = []struct {
@@ -141,8 +153,9 @@ func run(t testing.TB, vm gorgonia.VM) {
 
 // TestPureOperators: operators without a State, on values of the machine, beside
 // the same operators on the CPU in one graph.
-func TestPureOperators(t *testing.T) {
-	needGPU(t)
+func TestPureOperators(t *testing.T) { onBoth(t, testPureOperators) }
+
+func testPureOperators(t *testing.T) {
 	for _, s := range layers {
 		t.Run(name(s.Shape, s.group), func(t *testing.T) {
 			a := operands(1, s.Shape)
@@ -174,8 +187,9 @@ func TestPureOperators(t *testing.T) {
 }
 
 // TestTopKTies: equal scores go to the smaller key, exactly as on the CPU.
-func TestTopKTies(t *testing.T) {
-	needGPU(t)
+func TestTopKTies(t *testing.T) { onBoth(t, testTopKTies) }
+
+func testTopKTies(t *testing.T) {
 	const n, group = 1000, 100
 	r := rand.New(rand.NewPCG(2, 0))
 	for kind, draw := range map[string]func() float32{
@@ -253,8 +267,9 @@ func (r *rig) table(t testing.TB) *kernel.Table {
 
 // TestLayer: refresh, reuse, dense and refresh again under a controller, with and
 // without padding.
-func TestLayer(t *testing.T) {
-	needGPU(t)
+func TestLayer(t *testing.T) { onBoth(t, testLayer) }
+
+func testLayer(t *testing.T) {
 	for _, s := range layers {
 		for _, padded := range []bool{false, true} {
 			if padded && s.Len < 16 {
@@ -364,8 +379,9 @@ func overlap(t *testing.T, a *kernel.Operands, table *kernel.Table, group int, s
 }
 
 // TestSameBits: two hundred runs on the same inputs give the same bits.
-func TestSameBits(t *testing.T) {
-	needGPU(t)
+func TestSameBits(t *testing.T) { onBoth(t, testSameBits) }
+
+func testSameBits(t *testing.T) {
 	a := operands(4, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 777, HeadDim: 128})
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, GroupSize: 64, Schedule: pulsecol.Uniform{Refreshes: 1}})
 	var want [][]float32
@@ -506,8 +522,9 @@ func TestErrors(t *testing.T) {
 // TestLayerOperators: the layers around attention, on values of the machine, beside
 // the same operators on the CPU. Inputs are exact in bfloat16, so that all of the
 // error is the GPU's: sums in float32, and results rounded once if at all.
-func TestLayerOperators(t *testing.T) {
-	needGPU(t)
+func TestLayerOperators(t *testing.T) { onBoth(t, testLayerOperators) }
+
+func testLayerOperators(t *testing.T) {
 	const batch, n, heads, dim, out, vocab = 2, 37, 3, 64, 72, 50
 	const features = heads * dim
 	r := rand.New(rand.NewPCG(10, 0))

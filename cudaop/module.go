@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 
 	"gorgonia.org/cu"
@@ -21,10 +20,16 @@ var modules embed.FS
 // instructions that no other GPU has.
 const hopper = 90
 
+// portable makes tests on Hopper run what other GPUs run.
+var portable = false
+
+// isHopper reports whether kernels named _sm90 run.
+func (d *device) isHopper() bool { return d.capability == hopper && !portable }
+
 // architecture is the last part of the names of modules and kernels that exist in
 // a form for Hopper and in one for every GPU since Ampere.
 func (d *device) architecture() string {
-	if d.capability == hopper {
+	if d.isHopper() {
 		return "sm90"
 	}
 	return "sm80"
@@ -39,7 +44,7 @@ func (d *device) kernel(file, name string) (*kernel, error) {
 	m, ok := d.modules[file]
 	if !ok {
 		var err error
-		if m, err = loadModule(file); err != nil {
+		if m, err = d.loadModule(file); err != nil {
 			return nil, err
 		}
 		d.modules[file] = m
@@ -52,15 +57,16 @@ func (d *device) kernel(file, name string) (*kernel, error) {
 	return k, nil
 }
 
-// loadModule loads the cubin of a file, or its PTX, which the driver compiles, if
-// there is no cubin or the driver does not take it.
-func loadModule(file string) (m cu.Module, err error) {
+// loadModule loads the cubin of a file on Hopper, and else, or if the driver does
+// not take it, its PTX, which the driver compiles.
+func (d *device) loadModule(file string) (m cu.Module, err error) {
+	forms := []string{"ptx"}
+	if d.isHopper() {
+		forms = []string{"cubin", "ptx"}
+	}
 	var errs []error
-	for _, form := range []string{"cubin", "ptx"} {
+	for _, form := range forms {
 		image, err := readModule(file + "." + form)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err == nil {
 			m, err = cu.LoadData(image)
 		}
@@ -68,9 +74,6 @@ func loadModule(file string) (m cu.Module, err error) {
 			return m, nil
 		}
 		errs = append(errs, fmt.Errorf("%s.%s: %w", file, form, err))
-	}
-	if len(errs) == 0 {
-		return m, fmt.Errorf("cudaop: there is no module %s", file)
 	}
 	return m, fmt.Errorf("cudaop: load module: %w", errors.Join(errs...))
 }

@@ -65,8 +65,7 @@ func TestCuDNNVersions(t *testing.T) {
 			if !changed && with != without {
 				t.Errorf("got %q, the header alone gives %q", with, without)
 			}
-			code := strings.Replace(string(source), `"cudnn.h"`, `<cudnn.h>`, 1)
-			both, _ := preprocess(t, "cudnn.h", header, code)
+			both, _ := preprocess(t, "cudnn.h", header, string(source))
 			declared, defined := strings.Count(with, ");"), strings.Count(both, "return CUDNN_STATUS_NOT_SUPPORTED;")
 			if declared != defined || changed != (declared > 0) {
 				t.Errorf("%d functions declared, %d defined", declared, defined)
@@ -90,7 +89,7 @@ func preprocess(t *testing.T, name, header, code string) (with, without string) 
 	run := func(include ...string) string {
 		args := append([]string{"-E", "-P", "-nostdinc", "-x", "c"}, include...)
 		cmd := exec.Command(cc, append(args, "-")...)
-		cmd.Stdin = strings.NewReader(fmt.Sprintf("#include <%s>\n%s\n", name, strings.TrimPrefix(code, "#include <"+name+">")))
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("#include <%s>\n%s\n", name, code))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", cmd, err, out)

@@ -1,6 +1,10 @@
 //go:build cuda
 
-#include "cudnn.h"
+#include <cudnn.h> // in quotes it would be found in this folder, and cuDNN's own header not behind it
+
+#ifndef CUDNN_MAJOR
+#error "the header of cuDNN itself is missing"
+#endif
 
 #if CUDNN_MAJOR >= 9
 /* What cuDNN 9 removed and gorgonia.org/cu/dnn still links to. */

@@ -3,7 +3,8 @@
 #
 #   NVCC=/path/to/nvcc ./build.sh      any nvcc of CUDA 12.4 or newer; without NVCC the one in PATH
 #
-# PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest one that will do.
+# PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest one that will do. Beside the
+# PTX of every file stands a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX.
 set -euo pipefail
 cd "$(dirname "$0")"
 nvcc=${NVCC:-nvcc}
@@ -24,7 +25,10 @@ for source in *.cu; do
     compile cubin "-gencode=arch=compute_90a,code=sm_90a" "$name"
     compile ptx "-gencode=arch=compute_90a,code=compute_90a" "$name"
     ;;
-  *) compile ptx "-gencode=arch=compute_80,code=compute_80" "$name" ;;
+  *)
+    compile cubin "-gencode=arch=compute_80,code=sm_90" "$name"
+    compile ptx "-gencode=arch=compute_80,code=compute_80" "$name"
+    ;;
   esac
 done
 cat >"$out/manifest.json" <<JSON
