@@ -14,9 +14,6 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// maxLen is the longest sequence of the attention kernels.
-const maxLen = 131072
-
 func checkSelection(p op.AttentionParams) error {
 	switch {
 	case p.Selection.Kind != op.SelectColumns:
@@ -35,13 +32,6 @@ func checkAttention(in []tensor.Shape) error {
 		return fmt.Errorf("%w: %d tokens, the GPU kernels take at most %d", op.ErrShape, n, maxLen)
 	}
 	return checkHeadDim(in[0][3])
-}
-
-func checkHeadDim(d int) error {
-	if d != 64 && d != 128 {
-		return fmt.Errorf("%w: head dimension %d, the GPU kernels take 64 and 128", op.ErrShape, d)
-	}
-	return nil
 }
 
 // heads is the shape of an attention layer and its inputs on the GPU.
@@ -170,20 +160,24 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind))
 }
 
-// topk queues the choice of the best columns of each group. keys are the numbers of
-// real keys of the batch rows.
-func (c *call) topk(scores, bits, start cu.DevicePtr, sel op.Selection, keys []int, heads, n, group, pitch, kind int) error {
-	keep := make([]int32, len(keys))
+// keep puts on the GPU how many columns each batch row keeps of its keys.
+func (c *call) keep(sel op.Selection, keys []int) (cu.DevicePtr, error) {
+	counts := make([]int32, len(keys))
 	for b, real := range keys {
-		keep[b] = int32(sel.Keep(real))
+		counts[b] = int32(sel.Keep(real))
 	}
-	at, err := c.room(4 * int64(len(keep)))
+	at, err := c.room(4 * int64(len(counts)))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&keep[0]), 4*int64(len(keep))); err != nil {
-		return fmt.Errorf("cudaop: number of columns: %w", err)
+	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&counts[0]), 4*int64(len(counts))); err != nil {
+		return 0, fmt.Errorf("cudaop: number of columns: %w", err)
 	}
+	return at, nil
+}
+
+// topk queues the choice of the best columns of each group, as many as keep says.
+func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, n, group, pitch, kind int) error {
 	name := "topk_log16"
 	if kind == scoresFloat {
 		name = "topk_f32"
@@ -193,9 +187,8 @@ func (c *call) topk(scores, bits, start cu.DevicePtr, sel op.Selection, keys []i
 		return err
 	}
 	u := groups(n, group)
-	return k.launch(len(keys)*heads*u,
-		address(scores), address(bits), address(at), address(start),
-		integer(len(keys)), integer(heads), integer(u), integer(n), integer(pitch))
+	return k.launch(batch*heads*u, address(scores), address(bits), address(keep), address(start),
+		integer(batch), integer(heads), integer(u), integer(n), integer(pitch))
 }
 
 func outputType(wide bool) uint64 {

@@ -53,6 +53,19 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 	if d := devices.of[engine]; d != nil {
 		return d, nil
 	}
+	d, err := newDevice(engine)
+	if err != nil {
+		return nil, err
+	}
+	if devices.of == nil {
+		devices.of = map[*cuda.Engine]*device{}
+	}
+	devices.of[engine] = d
+	return d, nil
+}
+
+// newDevice asks an engine what its GPU is.
+func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, live: map[*resident]struct{}{},
 		matrices: map[*byte]cu.DevicePtr{}, vectors: map[*float32]cu.DevicePtr{}}
 	d.memory.free = map[int64][]cu.DevicePtr{}
@@ -66,10 +79,6 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 	if d.multiprocs, err = on.Attribute(cu.MultiprocessorCount); err != nil {
 		return nil, fmt.Errorf("cudaop: number of multiprocessors: %w", err)
 	}
-	if devices.of == nil {
-		devices.of = map[*cuda.Engine]*device{}
-	}
-	devices.of[engine] = d
 	return d, nil
 }
 

@@ -4,6 +4,7 @@ package cudaop
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -53,6 +54,10 @@ func (r *groupTopK) rebuild(c *call) error {
 	if err != nil {
 		return err
 	}
+	keep, err := c.keep(r.p.Selection, keys)
+	if err != nil {
+		return err
+	}
 	had := r.p.State.Built()
 	r.p.State.Rebuilding()
 	fresh, err := c.memory.get(l.bytes())
@@ -61,7 +66,7 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	l.bits, fresh = fresh, l.bits // the old table, from here on
 	defer c.memory.put(fresh)
-	if err := c.topk(l.scores, l.bits, start, r.p.Selection, keys, l.heads, l.n, l.group, logPitch(l.n), scoresLog16); err != nil {
+	if err := c.topk(l.scores, l.bits, keep, start, l.batch, l.heads, l.n, l.group, logPitch(l.n), scoresLog16); err != nil {
 		return err
 	}
 	c.memory.put(l.scores)
@@ -114,9 +119,9 @@ func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, keys, err := c.padding(false, s[0], r.n)
+	keep, err := c.keep(r.p.Selection, slices.Repeat([]int{r.n}, s[0]))
 	if err != nil {
 		return nil, err
 	}
-	return v, c.topk(scores, bits, 0, r.p.Selection, keys, s[1], r.n, r.p.Group, r.n, scoresFloat)
+	return v, c.topk(scores, bits, keep, 0, s[0], s[1], r.n, r.p.Group, r.n, scoresFloat)
 }

@@ -31,3 +31,5 @@ func Close(vm gorgonia.VM) error { return vm.Close() }
 
 // Held returns the bytes of GPU memory that operators hold.
 func Held() int64 { return 0 }
+
+func measure(MeasureOptions, func(Measurement) error) error { return Available() }

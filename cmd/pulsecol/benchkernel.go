@@ -1,40 +1,46 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/kernelbench"
 )
 
 type benchKernelCmd struct {
-	Op        []string  `placeholder:"NAME" enum:"dense,refresh,columnsparse,linear" help:"dense, refresh (dense attention, scores and top-k), columnsparse or linear. Default: all."`
-	Length    []int     `placeholder:"N" help:"Tokens. Default: 4096."`
-	HeadDim   []int     `placeholder:"D" help:"Head dimensions. Default: 64,128."`
-	GroupSize []int     `placeholder:"N" help:"Queries that share their keys. Default: 128,32."`
+	Op        []string  `placeholder:"NAME" enum:"dense,refresh,columnsparse,linear,scores,topk" help:"dense, refresh (dense attention, scores and top-k), columnsparse, linear (on the CPU), scores or topk (on a GPU). Default: all."`
+	Length    []int     `placeholder:"N" help:"Tokens. Default: 4096; on a GPU 4096,16384."`
+	HeadDim   []int     `placeholder:"D" help:"Head dimensions. Default: 64,128; on a GPU 128."`
+	GroupSize []int     `placeholder:"N" help:"Queries that share their keys. Default: 128,32; on a GPU 128,64,32."`
 	Sparsity  []float64 `placeholder:"SHARE" help:"Shares of keys dropped, in whole hundredths. Default: 0.8,0.9."`
-	Heads     *int      `placeholder:"N" help:"Default: 8."`
-	Precision []string  `placeholder:"NAME" enum:"float32,bfloat16,int16" help:"What the operands of products are rounded to: float32 (not at all), bfloat16 or int16. Default: all."`
-	Threads   []int     `placeholder:"N" help:"Default: 1 and the number of processors."`
+	Heads     *int      `placeholder:"N" help:"Default: 8; on a GPU 32."`
+	KVHeads   *int      `name:"kv-heads" placeholder:"N" help:"Key heads, on a GPU. Default: as many as heads."`
+	Precision []string  `placeholder:"NAME" enum:"float32,bfloat16,int16" help:"What the operands of products are rounded to on the CPU: float32 (not at all), bfloat16 or int16. Default: all."`
+	Threads   []int     `placeholder:"N" help:"On the CPU. Default: 1 and the number of processors."`
 	Samples   *int      `placeholder:"N" help:"Runs that a median is of. Default: 15."`
 	Device    string    `enum:"cpu,cuda" default:"cpu" help:"Where to measure: cpu or cuda. Default: cpu."`
+	Baselines string    `placeholder:"FILE" help:"What bench/attention.py printed on the same GPU; its times are put beside ours."`
 	JSON      bool      `name:"json" help:"Print a JSON object a line."`
 }
 
 func (benchKernelCmd) Help() string {
-	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept. The peak is that of multiply-add in registers, measured between the runs, with the instruction that makes the products.
+	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept, for scores 2*heads*n*n*head_dim. On the CPU the peak is that of multiply-add in registers, measured between the runs, with the instruction that makes the products.
 
-Example:
-  pulsecol bench kernel --op dense,columnsparse --length 4096 --head-dim 128 --json`
+Examples:
+  pulsecol bench kernel --op dense,columnsparse --length 4096 --head-dim 128 --json
+  pulsecol bench kernel --device cuda --length 4096,16384 --baselines pytorch.jsonl --json`
 }
 
 func (c *benchKernelCmd) Run(std stdio) error {
-	if c.Device == "cuda" {
-		if err := cudaop.Available(); err != nil {
-			return fmt.Errorf("--device cuda: %w", err)
-		}
-	}
 	var b bounds
 	for flag, sizes := range map[string][]int{"length": c.Length, "head-dim": c.HeadDim, "group-size": c.GroupSize, "threads": c.Threads} {
 		for _, n := range sizes {
@@ -42,23 +48,147 @@ func (c *benchKernelCmd) Run(std stdio) error {
 		}
 	}
 	b.atLeast(1, "heads", c.Heads)
+	b.atLeast(1, "kv-heads", c.KVHeads)
 	b.atLeast(1, "samples", c.Samples)
+	for _, s := range c.Sparsity {
+		b.share(false, "sparsity", &s)
+	}
+	if err := errors.Join(b.err(), c.checkDevice()); err != nil {
+		return err
+	}
+	if c.Device == "cuda" {
+		return c.cuda(std.out)
+	}
 	o := kernelbench.Options{
 		Ops: c.Op, Threads: c.Threads, Heads: or(c.Heads, 0), Lens: c.Length, HeadDims: c.HeadDim,
 		Groups: c.GroupSize, Samples: or(c.Samples, 0),
 	}
-	for _, name := range c.Precision {
-		o.Precisions = append(o.Precisions, precisions[name])
-	}
 	for _, s := range c.Sparsity {
-		b.share(false, "sparsity", &s)
 		o.Sparsities = append(o.Sparsities, int(math.Round(100*s)))
 	}
-	if err := b.err(); err != nil {
-		return err
+	for _, name := range c.Precision {
+		o.Precisions = append(o.Precisions, precisions[name])
 	}
 	if c.JSON {
 		return kernelbench.Run(o, kernelbench.JSON(std.out))
 	}
 	return kernelbench.Run(o, kernelbench.Table(std.out))
+}
+
+// checkDevice reports flags that the other device has.
+func (c *benchKernelCmd) checkDevice() error {
+	var errs []error
+	not := func(given bool, flag string) {
+		if given {
+			errs = append(errs, usagef("%s does not apply to --device %s", flag, c.Device))
+		}
+	}
+	if c.Device == "cuda" {
+		not(c.Threads != nil, "--threads")
+		not(c.Precision != nil, "--precision")
+		not(slices.Contains(c.Op, "linear"), "--op linear")
+	} else {
+		not(c.KVHeads != nil, "--kv-heads")
+		not(c.Baselines != "", "--baselines")
+		not(slices.Contains(c.Op, "scores"), "--op scores")
+		not(slices.Contains(c.Op, "topk"), "--op topk")
+	}
+	return errors.Join(errs...)
+}
+
+// gpuRow is a line of results on a GPU.
+type gpuRow struct {
+	cudaop.Measurement
+	FA2MS   float64 `json:"fa2_ms,omitempty"`   // PyTorch's FlashAttention-2, dense
+	CuDNNMS float64 `json:"cudnn_ms,omitempty"` // PyTorch's cuDNN attention, dense
+	Version string  `json:"commit"`
+	Date    string  `json:"date"`
+	Command string  `json:"command"`
+}
+
+func (c *benchKernelCmd) cuda(w io.Writer) error {
+	if err := cudaop.Available(); err != nil {
+		return fmt.Errorf("--device cuda: %w", err)
+	}
+	dense, err := readBaselines(c.Baselines)
+	if err != nil {
+		return err
+	}
+	report := gpuTable(w)
+	if c.JSON {
+		e := json.NewEncoder(w)
+		report = func(r gpuRow) error { return e.Encode(r) }
+	}
+	version, date, command := version(), time.Now().UTC().Format(time.DateOnly), strings.Join(append([]string{"pulsecol"}, os.Args[1:]...), " ")
+	o := cudaop.MeasureOptions{
+		Kernels: c.Op, Lens: c.Length, Heads: or(c.Heads, 0), KVHeads: or(c.KVHeads, 0), HeadDims: c.HeadDim,
+		Groups: c.GroupSize, Sparsities: c.Sparsity, Samples: or(c.Samples, 0),
+	}
+	return cudaop.Measure(o, func(m cudaop.Measurement) error {
+		r := gpuRow{Measurement: m, Version: version, Date: date, Command: command}
+		for kernel, to := range map[string]*float64{"fa2": &r.FA2MS, "cudnn": &r.CuDNNMS} {
+			*to = dense[baseline{kernel, m.N, m.Heads, m.HeadDim}]
+		}
+		return report(r)
+	})
+}
+
+// baseline is a size that bench/attention.py has timed.
+type baseline struct {
+	Kernel  string
+	N       int
+	Heads   int
+	HeadDim int `json:"head_dim"`
+}
+
+// readBaselines reads what bench/attention.py printed; no name is no baselines.
+func readBaselines(name string) (map[baseline]float64, error) {
+	ms := map[baseline]float64{}
+	if name == "" {
+		return ms, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--baselines: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		var row struct {
+			baseline
+			MS float64
+		}
+		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
+			return nil, fmt.Errorf("--baselines: %s: line %d: %w", name, n, err)
+		}
+		ms[row.baseline] = row.MS
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("--baselines: %s: %w", name, err)
+	}
+	return ms, nil
+}
+
+// gpuTable writes rows as lines of a table, the first one below a heading.
+func gpuTable(w io.Writer) func(gpuRow) error {
+	heading := fmt.Sprintf("%-13s %-18s %8s %5s %8s %10s %8s %9s %9s\n", "kernel", "shape", "kv heads", "group", "sparsity", "ms", "TFLOP/s", "FA2 ms", "cuDNN ms")
+	number := func(x float64, digits int) string {
+		if x == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.*f", digits, x)
+	}
+	return func(r gpuRow) error {
+		group, sparsity := "", ""
+		if r.Group > 0 {
+			group = fmt.Sprint(r.Group)
+		}
+		if r.Sparsity > 0 {
+			sparsity = fmt.Sprintf("%.0f %%", 100*r.Sparsity)
+		}
+		_, err := fmt.Fprintf(w, "%s%-13s %-18s %8d %5s %8s %10.3f %8s %9s %9s\n", heading, r.Kernel, fmt.Sprintf("%dx%dx%d", r.Heads, r.N, r.HeadDim),
+			r.KVHeads, group, sparsity, r.MS, number(r.TFLOPS, 0), number(r.FA2MS, 3), number(r.CuDNNMS, 3))
+		heading = ""
+		return err
+	}
 }

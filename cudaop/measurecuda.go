@@ -1,0 +1,234 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia/cuda"
+)
+
+func measure(o MeasureOptions, report func(Measurement) error) (err error) {
+	if err := Available(); err != nil {
+		return err
+	}
+	gpu, err := cu.GetDevice(0)
+	if err != nil {
+		return fmt.Errorf("cudaop: GPU 0: %w", err)
+	}
+	engine := new(cuda.Engine)
+	if err := engine.Init(gpu, 0); err != nil {
+		return fmt.Errorf("cudaop: %w", err)
+	}
+	d, err := newDevice(engine)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, d.onThread(d.release), engine.Close())
+	}()
+	for _, dim := range o.HeadDims {
+		for _, n := range o.Lens {
+			if err := d.onThread(func() error { return d.measureLength(o, n, dim, report) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measureLength measures all that the options ask for at one length. It runs on the
+// engine's thread.
+func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measurement) error) error {
+	c := &call{device: d}
+	defer c.finish(nil)
+	h := &heads{batch: 1, heads: o.Heads, kvHeads: o.KVHeads, n: n, dim: dim, scale: 1 / math.Sqrt(float64(dim))}
+	var err error
+	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
+		if *at, err = c.random(i, []int{o.Heads, o.KVHeads, o.KVHeads}[i]*n*dim); err != nil {
+			return err
+		}
+	}
+	var out, lse cu.DevicePtr
+	if out, err = c.room(2 * int64(o.Heads*n) * int64(dim)); err != nil {
+		return err
+	}
+	if lse, err = c.room(4 * int64(o.Heads*n)); err != nil {
+		return err
+	}
+	row := Measurement{N: n, Heads: o.Heads, KVHeads: o.KVHeads, HeadDim: dim, Samples: o.Samples}
+	tell := func(kernel string, group int, sparsity, flops float64, run func() error) error {
+		if !slices.Contains(o.Kernels, kernel) {
+			return nil
+		}
+		m := row
+		m.Kernel, m.Group, m.Sparsity = kernel, group, sparsity
+		if m.MS, err = milliseconds(o.Samples, run); err != nil {
+			return err
+		}
+		m.TFLOPS = flops / m.MS / 1e9
+		return report(m)
+	}
+
+	pairs := float64(o.Heads) * float64(n) * float64(n) * float64(dim)
+	dense := func() error { return c.dense(h, out, lse, false) }
+	if err := tell("dense", 0, 0, 4*pairs, dense); err != nil {
+		return err
+	}
+	if err := dense(); err != nil { // the scores need its log-sum-exp
+		return err
+	}
+	for _, group := range o.Groups {
+		if err := c.measureGroup(o, h, out, lse, group, pairs, dense, tell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr, group int, pairs float64, dense func() error,
+	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
+	c := &call{device: d}
+	defer c.finish(nil)
+	u, pitch := groups(h.n, group), logPitch(h.n)
+	scores, err := c.room(2 * int64(h.heads*u) * int64(pitch))
+	if err != nil {
+		return err
+	}
+	bits, err := c.room(4 * int64(h.heads*u) * int64(words(h.n)))
+	if err != nil {
+		return err
+	}
+	collect := func() error { return c.scores(h, lse, scores, group, pitch, scoresLog16) }
+	if err := tell("scores", group, 0, 2*pairs, collect); err != nil {
+		return err
+	}
+	if err := collect(); err != nil {
+		return err
+	}
+	for _, sparsity := range o.Sparsities {
+		kept := op.Selection{Sparsity: sparsity}.Keep(h.n)
+		keep, err := c.keep(op.Selection{Sparsity: sparsity}, []int{h.n})
+		if err != nil {
+			return err
+		}
+		choose := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, h.n, group, pitch, scoresLog16) }
+		if err := tell("topk", group, sparsity, 0, choose); err != nil {
+			return err
+		}
+		refresh := func() error { return errors.Join(dense(), collect(), choose()) }
+		if err := tell("refresh", group, sparsity, 0, refresh); err != nil {
+			return err
+		}
+		if !slices.Contains(o.Kernels, "columnsparse") {
+			continue
+		}
+		if err := randomColumns(bits, h.heads, u, h.n, kept); err != nil {
+			return err
+		}
+		useful := pairs * float64(kept) / float64(h.n)
+		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group, false) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// random returns n normally distributed values as bfloat16: a million, repeated.
+func (c *call) random(seed, n int) (cu.DevicePtr, error) {
+	r := rand.New(rand.NewPCG(1, uint64(seed)))
+	block := make([]byte, 2*min(n, 1<<20))
+	for i := 0; i < len(block); i += 2 {
+		b := bf16.FromFloat32(float32(r.NormFloat64()))
+		block[i], block[i+1] = byte(b), byte(b>>8)
+	}
+	at, err := c.room(2 * int64(n))
+	if err != nil {
+		return 0, err
+	}
+	for from := 0; from < 2*n; from += len(block) {
+		size := min(len(block), 2*n-from)
+		if err := cu.MemcpyHtoD(at+cu.DevicePtr(from), unsafe.Pointer(&block[0]), int64(size)); err != nil {
+			return 0, fmt.Errorf("cudaop: random values: %w", err)
+		}
+	}
+	return at, nil
+}
+
+// randomColumns gives each of the groups of a head a random set of kept keys of n,
+// the same in all heads.
+func randomColumns(bits cu.DevicePtr, heads, groups, n, kept int) error {
+	r := rand.New(rand.NewPCG(2, uint64(n)))
+	w := words(n)
+	table := make([]uint32, groups*w)
+	for u := range groups {
+		// Each key in turn, with the chance that makes the number right in the end.
+		for j, left := 0, kept; left > 0; j++ {
+			if r.IntN(n-j) < left {
+				table[u*w+j/32] |= 1 << (j % 32)
+				left--
+			}
+		}
+	}
+	size := 4 * int64(len(table))
+	for h := range heads {
+		if err := cu.MemcpyHtoD(bits+cu.DevicePtr(int64(h)*size), unsafe.Pointer(&table[0]), size); err != nil {
+			return fmt.Errorf("cudaop: random columns: %w", err)
+		}
+	}
+	return nil
+}
+
+// milliseconds is the median time of run over samples, each of enough runs for a
+// millisecond, which is far above what an event costs.
+func milliseconds(samples int, run func() error) (float64, error) {
+	start, err := cu.MakeEvent(cu.DefaultEvent)
+	if err != nil {
+		return 0, fmt.Errorf("cudaop: event: %w", err)
+	}
+	defer cu.DestroyEvent(&start)
+	end, err := cu.MakeEvent(cu.DefaultEvent)
+	if err != nil {
+		return 0, fmt.Errorf("cudaop: event: %w", err)
+	}
+	defer cu.DestroyEvent(&end)
+	sample := func(runs int) (float64, error) {
+		if err := start.Record(cu.NoStream); err != nil {
+			return 0, fmt.Errorf("cudaop: event: %w", err)
+		}
+		for range runs {
+			if err := run(); err != nil {
+				return 0, err
+			}
+		}
+		if err := errors.Join(end.Record(cu.NoStream), end.Synchronize()); err != nil {
+			return 0, fmt.Errorf("cudaop: event: %w", err)
+		}
+		ms, err := start.Elapsed(end)
+		return ms / float64(runs), err
+	}
+	if _, err := sample(1); err != nil { // loads the module
+		return 0, err
+	}
+	once, err := sample(1)
+	if err != nil {
+		return 0, err
+	}
+	runs := max(1, int(math.Ceil(1/max(once, 1e-3))))
+	times := make([]float64, samples)
+	for i := range times {
+		if times[i], err = sample(runs); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(times)
+	return times[samples/2], nil
+}
