@@ -129,13 +129,27 @@ func (c Config) Validate() error {
 	switch c.Device {
 	case Auto, CPU:
 	case CUDA:
-		if err := cudaop.Available(); err != nil {
+		if err := c.gpu(); err != nil {
 			bad("Device is cuda, but %v", err)
 		}
 	default:
 		bad("Device is %v, want auto, cpu or cuda", c.Device)
 	}
 	return errors.Join(errs...)
+}
+
+// gpu returns why attention under c cannot run on a GPU, whatever the model.
+func (c Config) gpu() error {
+	if err := cudaop.Available(); err != nil {
+		return err
+	}
+	if _, ok := c.Schedule.(Adaptive); ok {
+		return errors.New("Schedule Adaptive is measured on the CPU only")
+	}
+	if c.Observer != nil {
+		return errors.New("an Observer sees what is on the CPU only")
+	}
+	return nil
 }
 
 type validator interface{ validate() error }
@@ -158,7 +172,7 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Device == Auto {
 		c.Device = CPU
-		if cudaop.Available() == nil {
+		if c.gpu() == nil {
 			c.Device = CUDA
 		}
 	}
