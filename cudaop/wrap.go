@@ -8,7 +8,7 @@ import (
 	"hash"
 	"hash/fnv"
 
-	_ "github.com/pulsecol/pulsecol/cudaop/compat" // for the linker
+	_ "github.com/pulsecol/pulsecol/cudaop/compat" // so that vendoring keeps the headers that cudaenv points to
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"

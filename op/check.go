@@ -15,6 +15,9 @@ import (
 //   - Something other than an operator of this package or gorgonia.Read consumes
 //     a layer's column table. Gorgonia may overwrite what it consumes
 //     (gorgonia issues 560, 569, 576).
+//   - In a cuda build of Gorgonia, the graph has a gorgonia.Read and no GPU
+//     operator: the machine then frees a GPU register that is not there, and the
+//     program ends. Such a graph may be read by Node.Value.
 //
 // It reports all findings, joined.
 func Check(g *gorgonia.ExprGraph) error {
@@ -23,7 +26,12 @@ func Check(g *gorgonia.ExprGraph) error {
 	}
 	var errs []error
 	seen := map[uint32]*gorgonia.Node{}
+	var read, gpu bool
 	for _, n := range g.AllNodes() {
+		read = read || isRead(n)
+		if _, ok := n.Op().(gorgonia.CUDADoer); ok {
+			gpu = true
+		}
 		h := n.Hashcode()
 		if other := seen[h]; other != nil && other != n {
 			errs = append(errs, fmt.Errorf("op: %w: nodes %d %v and %d %v have the same hash %#x; rename one", ErrGraph, other.ID(), other, n.ID(), n, h))
@@ -37,6 +45,9 @@ func Check(g *gorgonia.ExprGraph) error {
 				}
 			}
 		}
+	}
+	if gorgonia.CUDA && read && !gpu {
+		errs = append(errs, fmt.Errorf("op: %w: it has a gorgonia.Read and no GPU operator, on which Gorgonia's cuda build ends the program; use Node.Value", ErrGraph))
 	}
 	return errors.Join(errs...)
 }

@@ -217,7 +217,7 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 	if _, err := sess.Forward(ctx, req.IDs, rows); err != nil {
 		return nil, err
 	}
-	return sess.graph.Logits.Value().Data().([]float32), nil
+	return sess.values(), nil
 }
 
 func (req *LogitsRequest) check() error {

@@ -172,19 +172,23 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 	if err := s.machine.RunAllContext(ctx); err != nil {
 		return nil, err
 	}
-	// Plan keeps the logits in a buffer of their own until the next step, so they
-	// need not be copied out; on the GPU the machine has copied them.
-	value := s.graph.Logits.Value()
-	if s.logits != nil {
-		value = *s.logits
-	}
-	logits := value.Data().([]float32)
+	logits := s.values()
 	s.machine.Reset()
 	s.views = s.views[:0]
 	for r := range rows {
 		s.views = append(s.views, logits[r*s.graph.Vocab:(r+1)*s.graph.Vocab])
 	}
 	return s.views, nil
+}
+
+// values returns the logits of the last step. Plan keeps them in a buffer of their
+// own until the next one, so they need not be copied out; from the GPU the machine
+// has copied them.
+func (s *Session) values() []float32 {
+	if s.logits != nil {
+		return (*s.logits).Data().([]float32)
+	}
+	return s.graph.Logits.Value().Data().([]float32)
 }
 
 // Close frees the session's memory.

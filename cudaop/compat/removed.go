@@ -1,5 +1,0 @@
-//go:build cuda
-
-package compat
-
-import "C" // so that removed.c is compiled
