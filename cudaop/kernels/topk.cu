@@ -108,7 +108,7 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
     Row<S> row{scores + r * pitch, static_cast<int>(n), start ? max(start[b], 0) : 0, reinterpret_cast<uintptr_t>(scores + r * pitch) % 16 == 0};
     if (r + gridDim.x < rows) {                  // the next row comes to L2 while this one is searched
       const char* next = reinterpret_cast<const char*>(scores + (r + gridDim.x) * pitch);
-      for (long long at = tid * 128; at < n * static_cast<int>(sizeof(S)); at += kThreads * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(next + at));
+      for (long long at = tid * 128; at < n * static_cast<int>(sizeof(S)); at += kThreads * 128) prefetch(next + at);
     }
     int k = min(keep[b], row.n - row.start);
     if (k <= 0) {
