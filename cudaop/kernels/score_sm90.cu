@@ -11,7 +11,11 @@
 // which is why one in kPoly of them is a polynomial on the other units.
 #include "hopper.cuh"
 
-constexpr int kKeys = 192, kQueries = 128, kStages = 3;
+#ifndef SCORE_BUFFERS
+#define SCORE_BUFFERS 1
+#endif
+constexpr int kConsumers = SCORE_BUFFERS == 2 ? 2 : 3, kThreads = 128 * (kConsumers + 1);
+constexpr int kKeys = 64 * kConsumers, kQueries = 128, kStages = 4;
 
 #ifndef SCORE_POLY
 #define SCORE_POLY 4
@@ -59,13 +63,13 @@ DEVICE void score(const Scores& a) {
   const int start = a.start ? min(max(a.start[batch], 0), a.n) : 0;
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; i++) barrier_init(full + 8 * i, 256), barrier_init(empty + 8 * i, 12);
+    for (int i = 0; i < kStages; i++) barrier_init(full + 8 * i, 256), barrier_init(empty + 8 * i, 4 * kConsumers);
     barrier_init_done();
   }
   __syncthreads();
   Stage<kStages> stage;
   if (warpgroup == 0) {
-    registers_lower<32>();
+    registers_lower<SCORE_BUFFERS == 2 ? 56 : 32>();
     const int r0 = tid >> 3;
     const char* from = reinterpret_cast<const char*>(a.q + (rows + r0) * D) + (tid & 7) * 16;
     const float* lse = a.lse + rows;
@@ -92,7 +96,7 @@ DEVICE void score(const Scores& a) {
       stage.next();
     }
   } else {
-    registers_raise<160>();
+    registers_raise<SCORE_BUFFERS == 2 ? 224 : 160>();
     const int key = first + (warpgroup - 1) * 64 + warp * 16 + (lane >> 2);
     const bf16* kp = a.k + (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * D;
     uint32_t k[D / 16][4];
@@ -110,25 +114,25 @@ DEVICE void score(const Scores& a) {
     const bool writes = my_key < a.n && (kGroups > 1 || (lane & 2) == 0);
     const int groups = (a.n + GROUP - 1) / GROUP;
     long long at = ((static_cast<long long>(batch) * a.heads + head) * groups + first_group) * a.pitch + my_key;
-    float s[64];
-#pragma unroll 1
-    for (int t = 0; t < tiles; t++) {
-      barrier_wait(full + 8 * stage.index, stage.parity);
+
+    const auto products = [&](float (&s)[64], int stage) {
+      const uint64_t q = descriptor(base + stage * S::kTileBytes, 0);
       copies_visible();
-      const uint64_t q = descriptor(base + stage.index * S::kTileBytes, 0);
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < D / 16; i++) wgmma<0>(s, k[i], q + (i >> 2) * (kQueries * 128 >> 4) + (i & 3) * 2, i > 0);
       wgmma_commit();
-      float2 lse[16];
+    };
+    float2 lse[16];
+    const auto load_lse = [&](int stage) {
 #pragma unroll
-      for (int j = 0; j < 16; j++)
-        lse[j] = load_shared2(base + S::kLse + stage.index * kQueries * 4 + (lane & 3) * 8 + 32 * j);
-      wgmma_wait<0>();
+      for (int j = 0; j < 16; j++) lse[j] = load_shared2(base + S::kLse + stage * kQueries * 4 + (lane & 3) * 8 + 32 * j);
+    };
+    const auto release = [&](int stage) {
       __syncwarp();
-      if (lane == 0) barrier_arrive(empty + 8 * stage.index);
-      stage.next();
-
+      if (lane == 0) barrier_arrive(empty + 8 * stage);
+    };
+    const auto collect = [&](float (&s)[64], int t) {
       float sum[kGroups][2];                     // of this lane's keys, key and key + 8
 #pragma unroll
       for (int g = 0; g < kGroups; g++) {
@@ -138,7 +142,7 @@ DEVICE void score(const Scores& a) {
 #pragma unroll
           for (int i = 0; i < 4; i++) {
             const float x = fmaf(s[4 * j + i], a.scale_log2, -(i & 1 ? lse[j].y : lse[j].x));
-            sum[g][i >> 1] += kPoly && (4 * j + i) % kPoly == 0 ? exp2_polynomial(x) : exp2_approx(x);
+            sum[g][i >> 1] += kPoly && (4 * j + i) % max(kPoly, 1) == 0 ? exp2_polynomial(x) : exp2_approx(x);
           }
         }
       }
@@ -161,13 +165,53 @@ DEVICE void score(const Scores& a) {
         }
       }
       at += kGroups * a.pitch;
+    };
+#if SCORE_BUFFERS == 2
+    float even[64], odd[64];
+    const auto enter = [&](float (&s)[64]) {
+      const int index = stage.index;
+      barrier_wait(full + 8 * index, stage.parity);
+      products(s, index);
+      stage.next();
+      return index;
+    };
+    int t = 0;
+#pragma unroll 1
+    for (; t + 1 < tiles; t += 2) {
+      const int first_stage = enter(even), second_stage = enter(odd);
+      load_lse(first_stage);
+      wgmma_wait<1>();
+      release(first_stage);
+      collect(even, t);
+      load_lse(second_stage);
+      wgmma_wait<0>();
+      release(second_stage);
+      collect(odd, t + 1);
     }
+    if (t < tiles) {
+      load_lse(enter(even));
+      wgmma_wait<0>();
+      collect(even, t);
+    }
+#else
+    float s[64];
+#pragma unroll 1
+    for (int t = 0; t < tiles; t++) {
+      barrier_wait(full + 8 * stage.index, stage.parity);
+      products(s, stage.index);
+      load_lse(stage.index);
+      wgmma_wait<0>();
+      release(stage.index);
+      stage.next();
+      collect(s, t);
+    }
+#endif
   }
 }
 
 #define SCORE(NAME, D, GROUP)                                                                                        \
-  LAUNCH(NAME, 512, Shared<D>::kBytes, kKeys, 0)                                                                     \
-  extern "C" __global__ void __launch_bounds__(512, 1)                                                               \
+  LAUNCH(NAME, kThreads, Shared<D>::kBytes, kKeys, 0)                                                                     \
+  extern "C" __global__ void __launch_bounds__(kThreads, 1)                                                               \
       NAME(const bf16* q, const bf16* k, const float* lse, void* scores, const int* start, long long batch,          \
            long long heads, long long kv_heads, long long n, long long group, double scale, long long pitch,         \
            long long stype) {                                                                                        \
