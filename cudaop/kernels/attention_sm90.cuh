@@ -24,10 +24,11 @@ constexpr int kQueries = 128;                    // of a block
 constexpr int kTile = 128;                       // keys of a stage
 
 // GROUPS is the number of query groups in a block; 0 is full attention. STEP keys are multiplied at a time. QREG keeps
-// the queries in registers. P and C registers go to a thread of the producer and of the consumers.
-template <int D_, int GROUPS_, int STEP_, bool QREG_, int STAGES_, bool PINGPONG_, int P_, int C_>
+// the queries in registers. There are KS stages for keys and VS for values. P and C registers go to a thread of the
+// producer and of the consumers.
+template <int D_, int GROUPS_, int STEP_, bool QREG_, int KS_, int VS_, bool PINGPONG_, int P_, int C_>
 struct Config {
-  static constexpr int D = D_, GROUPS = GROUPS_, STEP = STEP_, STAGES = STAGES_, P = P_, C = C_;
+  static constexpr int D = D_, GROUPS = GROUPS_, STEP = STEP_, KS = KS_, VS = VS_, P = P_, C = C_;
   static constexpr bool QREG = QREG_, PINGPONG = PINGPONG_;
   static constexpr int MASKS = GROUPS > 1 ? GROUPS : 1;         // bitmaps of a stage
   static constexpr int RINGS = GROUPS == 0 ? 0 : GROUPS == 1 ? 1 : 3;
@@ -35,13 +36,14 @@ struct Config {
 
   static constexpr int kQ = 0;
   static constexpr int kK = kQ + kQueries * D * 2;
-  static constexpr int kV = kK + STAGES * kTileBytes;
-  static constexpr int kRings = kV + STAGES * kTileBytes;
-  static constexpr int kMasks = kRings + RINGS * kRingBytes;    // [STAGES][MASKS][4]
-  static constexpr int kTotals = kMasks + STAGES * MASKS * 16;  // [4], of the producer's warps
-  static constexpr int kInfo = kTotals + 16;                    // [STAGES]
-  static constexpr int kBarriers = (kInfo + STAGES * 4 + 7) / 8 * 8;  // q full, q empty, then [STAGES] of each kind
-  static constexpr int kShared = kBarriers + 16 + 4 * STAGES * 8 + 1024;  // the tiles start at a multiple of 1024
+  static constexpr int kV = kK + KS * kTileBytes;
+  static constexpr int kRings = kV + VS * kTileBytes;
+  static constexpr int kMasks = kRings + RINGS * kRingBytes;    // [KS][MASKS][4]
+  static constexpr int kTotals = kMasks + KS * MASKS * 16;      // [4], of the producer's warps
+  static constexpr int kInfo = kTotals + 16;                    // [KS]
+  static constexpr int kBarriers = (kInfo + KS * 4 + 7) / 8 * 8;
+  enum Barrier { kQFull, kQEmpty, kKFull, kKEmpty = kKFull + KS, kVFull = kKEmpty + KS, kVEmpty = kVFull + VS, kCount = kVEmpty + VS };
+  static constexpr int kShared = kBarriers + kCount * 8 + 1024;  // the tiles start at a multiple of 1024
   static_assert(kShared <= 232448, "more shared memory than a block can have");
   static_assert(GROUPS <= 1 || STEP == 64, "private stages have steps of 64 keys");
   static_assert(P + 2 * C <= 3 * 168, "more registers than the block starts with: raising would wait for ever");
@@ -71,10 +73,11 @@ struct Producer {
   const Attention& a;
   const uint32_t base;
   const int tid, lane, warp;
-  Stage<T::STAGES> stage;
+  Stage<T::KS> ks;                               // of the keys and of the values
+  Stage<T::VS> vs;
   uint32_t q_parity = 1;
 
-  DEVICE uint32_t barrier(int kind) const { return base + T::kBarriers + 16 + (kind * T::STAGES + stage.index) * 8; }
+  DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
   // rows copies the rows of 128 keys; offset holds those of this thread in bytes, ~0 for none.
   DEVICE void rows(uint32_t to, const char* from, const uint32_t (&offset)[8]) {
@@ -107,11 +110,10 @@ struct Producer {
       const int r = it.first + (tid >> 3) + 16 * i;
       offset[i] = r < a.n ? r * (T::D * 2) : ~0u;
     }
-    const uint32_t full = base + T::kBarriers;
-    barrier_wait(full + 8, q_parity);
+    barrier_wait(barrier(T::kQEmpty), q_parity);
     q_parity ^= 1;
     rows(base + T::kQ, reinterpret_cast<const char*>(a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D), offset);
-    barrier_arrive_copies(full);
+    barrier_arrive_copies(barrier(T::kQFull));
   }
 
   // emit fills the next stage. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; kNoKey for
@@ -120,21 +122,21 @@ struct Producer {
   DEVICE void emit(const Item& it, bool first, int info, Entry entry, Copy copy) {
     const long long head = (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * T::D;
     const uint32_t mine = entry(tid);
-    barrier_wait(barrier(1), stage.parity ^ 1);
+    barrier_wait(barrier(T::kKEmpty + ks.index), ks.parity ^ 1);
 #pragma unroll
     for (int g = 0; g < T::MASKS; g++) {
       const uint32_t word = __ballot_sync(~0u, mine != kNoKey && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
-      if (lane == 0) store_shared(base + T::kMasks + ((stage.index * T::MASKS + g) * 4 + warp) * 4, word);
+      if (lane == 0) store_shared(base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + warp) * 4, word);
     }
-    if (tid == 0) store_shared(base + T::kInfo + stage.index * 4, info);
-    if (lane == 0) barrier_arrive(barrier(0));
-    copy(base + T::kK + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head));
-    barrier_arrive_copies(barrier(0));
+    if (tid == 0) store_shared(base + T::kInfo + ks.index * 4, info);
+    if (lane == 0) barrier_arrive(barrier(T::kKFull + ks.index));
+    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head));
+    barrier_arrive_copies(barrier(T::kKFull + ks.index));
     if (first) queries(it);
-    barrier_wait(barrier(3), stage.parity ^ 1);
-    copy(base + T::kV + stage.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head));
-    barrier_arrive_copies(barrier(2));
-    stage.next();
+    barrier_wait(barrier(T::kVEmpty + vs.index), vs.parity ^ 1);
+    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head));
+    barrier_arrive_copies(barrier(T::kVFull + vs.index));
+    ks.next(), vs.next();
   }
 
   // gather is emit for rows that lie anywhere.
@@ -212,7 +214,8 @@ struct Consumer {
   const Attention& a;
   const uint32_t base;
   const int which, tid, lane, warp;              // which of the two; threads of its warpgroup
-  Stage<T::STAGES> ks, vs;                       // of the keys and of the values
+  Stage<T::KS> ks;                               // of the keys and of the values
+  Stage<T::VS> vs;
   uint32_t q_parity = 0;
 
   float o[T::D / 2], s[T::STEP / 2];
@@ -220,7 +223,7 @@ struct Consumer {
   float max0, max1, sum0, sum1, rescale0, rescale1;   // of rows lane/4 and lane/4 + 8
   uint32_t mask[T::STEP / 32];
 
-  DEVICE uint32_t barrier(int kind, int stage) const { return base + T::kBarriers + 16 + (kind * T::STAGES + stage) * 8; }
+  DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
   DEVICE void release(uint32_t b) {
     __syncwarp();
     if (lane == 0) barrier_arrive(b);
@@ -235,7 +238,7 @@ struct Consumer {
   }
 
   DEVICE void load_queries() {
-    barrier_wait(base + T::kBarriers, q_parity);
+    barrier_wait(barrier(T::kQFull), q_parity);
     q_parity ^= 1;
     if constexpr (T::QREG) {
       const int row = which * 64 + warp * 16 + (lane & 15);
@@ -244,7 +247,7 @@ struct Consumer {
         const int chunk = 2 * k + (lane >> 4);
         ldmatrix(q[k], base + T::kQ + (chunk >> 3) * kQueries * 128 + swizzled(row, chunk & 7));
       }
-      release(base + T::kBarriers + 8);
+      release(barrier(T::kQEmpty));
     } else {
       copies_visible();
     }
@@ -329,7 +332,7 @@ struct Consumer {
 
   // enter waits for the keys of a stage and returns its StageInfo.
   DEVICE int enter() {
-    barrier_wait(barrier(0, ks.index), ks.parity);
+    barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
     return load_shared(base + T::kInfo + ks.index * 4);
   }
 
@@ -347,7 +350,7 @@ struct Consumer {
     scores(half);
     your_turn();
     wgmma_wait<0>();
-    if (--left == 0) release(barrier(1, ks.index));
+    if (--left == 0) release(barrier(T::kKEmpty + ks.index));
     softmax();
     round();
     while (true) {
@@ -365,25 +368,25 @@ struct Consumer {
       my_turn();
       copies_visible();
       scores(half);
-      barrier_wait(barrier(2, vs.index), vs.parity);
+      barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
       copies_visible();
       values(value_half);
       your_turn();
       wgmma_wait<1>();
-      if (--left == 0) release(barrier(1, ks.index));
+      if (--left == 0) release(barrier(T::kKEmpty + ks.index));
       softmax();
       wgmma_wait<0>();
-      if (stage_done) release(barrier(3, vs.index)), vs.next();
+      if (stage_done) release(barrier(T::kVEmpty + vs.index)), vs.next();
       round();
       rescale();
     }
     ks.next();
-    if (!T::QREG) release(base + T::kBarriers + 8);
-    barrier_wait(barrier(2, vs.index), vs.parity);
+    if (!T::QREG) release(barrier(T::kQEmpty));
+    barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
     copies_visible();
     values(half);
     wgmma_wait<0>();
-    release(barrier(3, vs.index)), vs.next();
+    release(barrier(T::kVEmpty + vs.index)), vs.next();
     finish(it);
   }
 
@@ -413,13 +416,15 @@ DEVICE void attend(const Attention& a) {
   const int warpgroup = threadIdx.x >> 7, tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
   if (threadIdx.x == 0) {
     const uint32_t b = base + T::kBarriers;
-    barrier_init(b, 128);
-    barrier_init(b + 8, 8);
-    for (int i = 0; i < T::STAGES; i++) {
-      barrier_init(b + 16 + i * 8, 128 + 4);                     // keys full: copies, and the masks of each warp
-      barrier_init(b + 16 + (T::STAGES + i) * 8, 8);             // keys empty: warps of the consumers
-      barrier_init(b + 16 + (2 * T::STAGES + i) * 8, 128);       // values full
-      barrier_init(b + 16 + (3 * T::STAGES + i) * 8, 8);         // values empty
+    barrier_init(b + T::kQFull * 8, 128);
+    barrier_init(b + T::kQEmpty * 8, 8);                           // warps of the consumers
+    for (int i = 0; i < T::KS; i++) {
+      barrier_init(b + (T::kKFull + i) * 8, 128 + 4);              // copies, and the masks of each warp
+      barrier_init(b + (T::kKEmpty + i) * 8, 8);
+    }
+    for (int i = 0; i < T::VS; i++) {
+      barrier_init(b + (T::kVFull + i) * 8, 128);
+      barrier_init(b + (T::kVEmpty + i) * 8, 8);
     }
     barrier_init_done();
   }

@@ -2,7 +2,7 @@
 #include "attention_sm90.cuh"
 
 #ifndef DENSE_TUNING
-#define DENSE_TUNING 128, false, 2, true, 56, 224
+#define DENSE_TUNING 128, false, 3, 2, true, 56, 224
 #endif
 
 #define DENSE(NAME, D)                                                                                               \

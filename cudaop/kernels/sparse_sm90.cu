@@ -2,10 +2,10 @@
 #include "attention_sm90.cuh"
 
 #ifndef ONE_TUNING
-#define ONE_TUNING 128, false, 2, true, 56, 224
+#define ONE_TUNING 128, false, 3, 2, true, 56, 224
 #endif
 #ifndef PACK_TUNING
-#define PACK_TUNING 64, true, 2, false, 88, 208
+#define PACK_TUNING 64, true, 3, 2, false, 88, 208
 #endif
 
 #define SPARSE(NAME, D, GROUPS, TUNING)                                                                                            \
