@@ -178,6 +178,9 @@ func (o *Op) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.N
 
 // CUDADo runs the operator on the machine's GPU.
 func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (v gorgonia.Value, err error) {
+	if err := o.Stopped(); err != nil {
+		return nil, err
+	}
 	d, err := deviceOf(extern, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)

@@ -17,6 +17,7 @@ type Operator interface {
 	merger
 	WriteHashFor(device string, h hash.Hash)
 	Planned() (w *Workspace, readers int)
+	Stopped() error
 }
 
 type twin interface{ Twin() Operator }
@@ -43,6 +44,9 @@ func (w *Workspace) OnReset(f func()) { w.onReset = append(w.onReset, f) }
 // how many operators on the same device read its result. With 0 the result must
 // stay valid for the machine and its readers.
 func (p *plan) Planned() (w *Workspace, readers int) { return p.ws, max(0, p.readers) }
+
+// Stopped returns an error wrapping ErrStopped if the step's context is done.
+func (b *base) Stopped() error { return b.stopped() }
 
 // WriteHashFor writes the identity of the operator's twin on a device. An operator
 // and its twin are different operators.
