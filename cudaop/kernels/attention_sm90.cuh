@@ -54,15 +54,17 @@ enum StageInfo { kHalves = 3, kPrivate = 4, kLast = 8 };
 
 struct Item {
   int batch, head, first;                        // first query
+  long long keys;                                // where the head's keys and values start, in elements
 };
 
-template <class F>
+template <int D, class F>
 DEVICE void for_each_item(const Attention& a, F f) {
   const int tiles = (a.n + kQueries - 1) / kQueries, items = tiles * a.heads * a.batch;
 #pragma unroll 1
   for (int i = blockIdx.x; i < items; i += gridDim.x) {
-    const int bh = i / tiles;
-    f(Item{bh / a.heads, bh % a.heads, (i % tiles) * kQueries});
+    const int bh = i / tiles, batch = bh / a.heads, head = bh % a.heads;
+    const long long kv_head = static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads);
+    f(Item{batch, head, (i % tiles) * kQueries, kv_head * a.n * D});
   }
 }
 
@@ -120,7 +122,6 @@ struct Producer {
   // none. copy(to, from) copies the rows of the keys of one head.
   template <class Entry, class Copy>
   DEVICE void emit(const Item& it, bool first, int info, Entry entry, Copy copy) {
-    const long long head = (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * T::D;
     const uint32_t mine = entry(tid);
     barrier_wait(barrier(T::kKEmpty + ks.index), ks.parity ^ 1);
 #pragma unroll
@@ -130,11 +131,11 @@ struct Producer {
     }
     if (tid == 0) store_shared(base + T::kInfo + ks.index * 4, info);
     if (lane == 0) barrier_arrive(barrier(T::kKFull + ks.index));
-    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + head));
+    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + it.keys));
     barrier_arrive_copies(barrier(T::kKFull + ks.index));
     if (first) queries(it);
     barrier_wait(barrier(T::kVEmpty + vs.index), vs.parity ^ 1);
-    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + head));
+    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + it.keys));
     barrier_arrive_copies(barrier(T::kVFull + vs.index));
     ks.next(), vs.next();
   }
@@ -201,7 +202,7 @@ struct Producer {
   }
 
   DEVICE void run() {
-    for_each_item(a, [&](const Item& it) {
+    for_each_item<T::D>(a, [&](const Item& it) {
       if constexpr (T::GROUPS == 0) dense(it); else sparse(it);
     });
   }
@@ -404,7 +405,7 @@ struct Consumer {
 
   DEVICE void run() {
     if (T::PINGPONG && which == 1) named_arrive(2, 256);  // the first turn is consumer 0's
-    for_each_item(a, [&](const Item& it) { item(it); });
+    for_each_item<T::D>(a, [&](const Item& it) { item(it); });
     if (T::PINGPONG && which == 0) named_sync(2, 256);    // and the last offer of a turn is taken
   }
 };
