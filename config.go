@@ -38,7 +38,8 @@ type Config struct {
 	// Float32, does not round. BFloat16 and Int16 give other results, BFloat16 with
 	// about the error of rounding weights and activations to bfloat16, Int16 as a
 	// rule with less. Which of them is faster depends on the processor; see
-	// docs/cpu.md. Softmax, scores and gradients are float32.
+	// docs/cpu.md. Softmax, scores and gradients are float32. This is about the CPU:
+	// GPUs round to bfloat16 whatever it says, and do not take Int16.
 	Precision Precision
 
 	// Device is where the operators run; the zero value picks.
@@ -148,6 +149,9 @@ func (c Config) gpu() error {
 	}
 	if c.Observer != nil {
 		return errors.New("an Observer sees what is on the CPU only")
+	}
+	if c.Precision == Int16 {
+		return errors.New("Precision int16 is the CPU's; the GPU rounds to bfloat16")
 	}
 	return nil
 }
