@@ -54,12 +54,11 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 	if err := op.Check(g); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			m, err = nil, fmt.Errorf("pulsecol: NewMachine: %v", r)
-		}
-	}()
-	if m, err = Attach(gorgonia.NewTapeMachine(g, opts...), ctl); err != nil {
+	vm, err := cudaop.NewTapeMachine(g, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("pulsecol: NewMachine: %w", err)
+	}
+	if m, err = Attach(vm, ctl); err != nil {
 		return nil, err
 	}
 	ctl.step.Bind(g)

@@ -5,6 +5,7 @@ package cudaop
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -121,7 +122,13 @@ func (d *device) inContext(f func() error) (err error) {
 		return fmt.Errorf("cudaop: current context: %w", err)
 	}
 	if other != (cu.CUContext{}) && other != own {
-		if err := cu.Synchronize(); err != nil {
+		switch err := cu.Synchronize(); err {
+		case nil:
+		case cu.ContextIsDestroyed: // of a closed machine, on a thread that Go uses again
+			if err := cu.SetCurrentContext(cu.CUContext{}); err != nil {
+				return fmt.Errorf("cudaop: context: %w", err)
+			}
+		default:
 			return fmt.Errorf("cudaop: earlier work of the machine: %w", err)
 		}
 	}
@@ -147,12 +154,34 @@ func Held() (bytes int64) {
 	return bytes
 }
 
+// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, and without
+// a way to wait for ever: Gorgonia makes a CUDA context current on one thread and
+// goes on on whichever Go picks, where another context may be current or a
+// destroyed one; that fails, and it then waits for an engine that has not started.
+func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			vm, err = nil, fmt.Errorf("cudaop: tape machine: %v", r)
+		}
+	}()
+	onOneThread(func() { vm = gorgonia.NewTapeMachine(g, opts...) })
+	return vm, nil
+}
+
+// onOneThread runs f on one thread and leaves that without a context.
+func onOneThread(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer cu.SetCurrentContext(cu.CUContext{})
+	f()
+}
+
 // Close closes a machine of a graph with GPU operators: it frees what they hold on
 // the GPU, then closes the machine. Use it in place of the machine's own Close,
 // which leaves their memory to the driver and can wait for ever: Gorgonia closes a
 // copy of each engine, and if the engine is still starting, the copy's lock stays
 // locked. Machines of pulsecol close through it.
-func Close(vm gorgonia.VM) error {
+func Close(vm gorgonia.VM) (err error) {
 	if m, ok := vm.(gorgonia.CUDAMachine); ok {
 		for i := range m.Engines() {
 			if err := shutDown(&m.Engines()[i]); err != nil {
@@ -160,7 +189,8 @@ func Close(vm gorgonia.VM) error {
 			}
 		}
 	}
-	return vm.Close()
+	onOneThread(func() { err = vm.Close() })
+	return err
 }
 
 // engineTimeout is far above the second or two that an engine takes to start.

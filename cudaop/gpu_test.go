@@ -131,7 +131,7 @@ func floats(v *gorgonia.Value) []float32 { return (*v).Data().([]float32) }
 // machine compiles g and closes the machine with the test.
 func machine(t testing.TB, g *gorgonia.ExprGraph) gorgonia.VM {
 	t.Helper()
-	vm := gorgonia.NewTapeMachine(g)
+	vm := must(cudaop.NewTapeMachine(g))(t)
 	t.Cleanup(func() {
 		if err := cudaop.Close(vm); err != nil {
 			t.Error(err)
@@ -486,7 +486,7 @@ func TestClose(t *testing.T) {
 		q, k, v := inputs(g, a)
 		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t)))(t)
 		read(must(op.Apply(o, q, k, v))(t))
-		vm := gorgonia.NewTapeMachine(g)
+		vm := must(cudaop.NewTapeMachine(g))(t)
 		if i%2 == 0 {
 			run(t, vm)
 		}

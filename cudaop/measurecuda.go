@@ -25,7 +25,8 @@ func measure(o MeasureOptions, report func(Measurement) error) (err error) {
 		return fmt.Errorf("cudaop: GPU 0: %w", err)
 	}
 	engine := new(cuda.Engine)
-	if err := engine.Init(gpu, 0); err != nil {
+	onOneThread(func() { err = engine.Init(gpu, 0) })
+	if err != nil {
 		return fmt.Errorf("cudaop: %w", err)
 	}
 	d, err := newDevice(engine)

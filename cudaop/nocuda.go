@@ -26,6 +26,16 @@ func Supports(op.Selection, int) error { return Available() }
 // is none, and the operator is returned as it is.
 func Wrap(o gorgonia.Op) (gorgonia.Op, error) { return o, nil }
 
+// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics.
+func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			vm, err = nil, fmt.Errorf("cudaop: tape machine: %v", r)
+		}
+	}()
+	return gorgonia.NewTapeMachine(g, opts...), nil
+}
+
 // Close closes a machine.
 func Close(vm gorgonia.VM) error { return vm.Close() }
 
