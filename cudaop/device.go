@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
+	cublas "gorgonia.org/cu/blas"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/gorgonia/cuda"
 )
@@ -30,6 +31,7 @@ type device struct {
 	blas       blas
 	matrices   map[*byte]cu.DevicePtr    // weights, by where they lie on the host
 	vectors    map[*float32]cu.DevicePtr // the same
+	settled    bool                      // by settle
 }
 
 // errClosed: the machine was closed, and its context with it.
@@ -154,18 +156,62 @@ func Held() (bytes int64) {
 	return bytes
 }
 
-// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, and without
-// a way to wait for ever: Gorgonia makes a CUDA context current on one thread and
-// goes on on whichever Go picks, where another context may be current or a
-// destroyed one; that fails, and it then waits for an engine that has not started.
+// lifecycle makes and closes machines one at a time, so that none closes while the
+// libraries of another are in its context.
+var lifecycle sync.Mutex
+
+// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, and for
+// machines beside other machines. Gorgonia makes a CUDA context current on one
+// thread and goes on on whichever Go picks, where another machine's context may be
+// current, or a destroyed one. Then it fails, and waits for ever for an engine that
+// has not started, or makes its cuBLAS handle in the other machine's context, and
+// crashes if that machine closes first.
 func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {
+	lifecycle.Lock()
+	defer lifecycle.Unlock()
 	defer func() {
 		if r := recover(); r != nil {
 			vm, err = nil, fmt.Errorf("cudaop: tape machine: %v", r)
 		}
 	}()
 	onOneThread(func() { vm = gorgonia.NewTapeMachine(g, opts...) })
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok {
+		return vm, nil
+	}
+	for i := range m.Engines() {
+		d, err := deviceOf(m, gorgonia.Device(i))
+		if err == nil {
+			err = d.settle()
+		}
+		if err != nil {
+			return nil, errors.Join(err, closeMachine(vm))
+		}
+	}
 	return vm, nil
+}
+
+// settle makes the engine's thread its own: with its context, with a cuBLAS handle
+// in that, and never used by Go for something else.
+func (d *device) settle() (err error) {
+	d.engine.Context().Do(func() error {
+		runtime.LockOSThread() // a second time: the thread ends with the engine's goroutine
+		blas := d.engine.BLASContext()
+		if err = blas.Close(); err != nil { // still in the context that it was made in
+			err = fmt.Errorf("cudaop: cuBLAS: %w", err)
+			return nil
+		}
+		if err = cu.SetCurrentContext(d.engine.Context().CUDAContext()); err != nil {
+			err = fmt.Errorf("cudaop: context: %w", err)
+			return nil
+		}
+		if err = blas.Init(cublas.WithContext(d.engine.Context())); err != nil {
+			err = fmt.Errorf("cudaop: cuBLAS: %w", err)
+		}
+		d.settled = err == nil
+		return nil
+	})
+	return err
 }
 
 // onOneThread runs f on one thread and leaves that without a context.
@@ -181,7 +227,13 @@ func onOneThread(f func()) {
 // which leaves their memory to the driver and can wait for ever: Gorgonia closes a
 // copy of each engine, and if the engine is still starting, the copy's lock stays
 // locked. Machines of pulsecol close through it.
-func Close(vm gorgonia.VM) (err error) {
+func Close(vm gorgonia.VM) error {
+	lifecycle.Lock()
+	defer lifecycle.Unlock()
+	return closeMachine(vm)
+}
+
+func closeMachine(vm gorgonia.VM) (err error) {
 	if m, ok := vm.(gorgonia.CUDAMachine); ok {
 		for i := range m.Engines() {
 			if err := shutDown(&m.Engines()[i]); err != nil {
@@ -226,6 +278,11 @@ func (d *device) release() error {
 	for name, m := range d.modules {
 		if err := m.Unload(); err != nil {
 			return fmt.Errorf("cudaop: unload %s: %w", name, err)
+		}
+	}
+	if d.settled { // Gorgonia would close these in no context in particular
+		if err := errors.Join(d.engine.BLASContext().Close(), d.engine.CUDNNContext().Close()); err != nil {
+			return fmt.Errorf("cudaop: cuBLAS, cuDNN: %w", err)
 		}
 	}
 	return nil

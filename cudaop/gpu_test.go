@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
@@ -601,4 +602,54 @@ func TestIndices(t *testing.T) {
 			t.Errorf("ids %v: %v, want an error about %q", c.ids, err, c.want)
 		}
 	}
+}
+
+// TestSideBySide: machines of one program live, run and close beside one another.
+func TestSideBySide(t *testing.T) {
+	needGPU(t)
+	a := operands(11, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 65, HeadDim: 64})
+	want, _ := ref.Attention[float64](a, nil)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 5 {
+				g := gorgonia.NewGraph()
+				q, k, v := inputs(g, a)
+				o, err := op.NewDenseAttn("attention", 0, false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				twin, err := cudaop.Wrap(o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				y, err := op.Apply(twin, q, k, v)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got := read(y)
+				vm, err := cudaop.NewTapeMachine(g)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 3 {
+					if err := vm.RunAll(); err != nil {
+						t.Error(err)
+					}
+					vm.Reset()
+				}
+				if off := tol.RelL2(floats(got), want); off > outputError {
+					t.Errorf("relative error %.2g", off)
+				}
+				if err := cudaop.Close(vm); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
