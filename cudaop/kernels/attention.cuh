@@ -15,50 +15,98 @@ struct Attention {
   int otype;
 };
 
-// Columns turns the bits of a block's groups into a ring of keys in ascending order, in shared memory. The 128 threads
-// that own it call its methods together. With several groups, CLASS picks the keys: 0 those that both halves of the groups
-// keep, 1 and 2 those of the first and the second half alone.
+// Columns turns the bits of a block's groups into rings of keys in ascending order, in shared memory, a stretch of the
+// row at a time. The 128 threads that own it call expand together. With one group there is one ring; with several there
+// are three: 0 for keys that both halves of the groups keep, 1 and 2 for those of the first and the second half alone.
 constexpr int kBlockKeys = 2048;                 // keys expanded at a time, 16 for each thread
 constexpr int kRing = kBlockKeys + 128;          // beside what is left of the block before, less than two tiles
 constexpr int kRingBytes = kRing * 4;
 constexpr int kKeyBits = 17;                     // of an entry; above them, one bit for each group that keeps the key
 constexpr uint32_t kNoKey = ~0u;
 
-template <int CLASS, int GROUPS>
+template <int GROUPS>
 struct Columns {
+  static constexpr int kRings = GROUPS == 1 ? 1 : 3;
+
   const uint16_t* row;                           // bits of the first group
   const int groups, n;                           // groups that exist: the last block of a head may have fewer
-  const uint32_t ring, totals;                   // totals: 16 bytes of scratch
-  int have = 0;                                  // keys in the ring
+  const uint32_t rings, totals;                  // totals: 16 bytes of scratch
+  int have[kRings] = {};                         // keys in each ring
 
-  DEVICE Columns(const uint16_t* row, int groups, int n, uint32_t ring, uint32_t totals)
-      : row(row), groups(groups), n(n), ring(ring), totals(totals) {
+  DEVICE Columns(const uint16_t* row, int groups, int n, uint32_t rings, uint32_t totals)
+      : row(row), groups(groups), n(n), rings(rings), totals(totals) {
     fetch();
   }
 
-  // refill makes at least count keys available, if there are so many left.
-  DEVICE void refill(int count) {
-    while (have < count && block * kBlockKeys < n) expand();
+  // expand adds the next kBlockKeys keys' columns to the rings, and reports whether there were any left. No ring may
+  // have more than kRing - kBlockKeys keys before.
+  DEVICE bool expand() {
+    if (block * kBlockKeys >= n) return false;
+    const int tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
+    // The counts of the rings are added in one word, 10 bits each: a warp has at most 512 keys.
+    uint32_t mine = 0;
+#pragma unroll
+    for (int r = 0; r < kRings; r++) mine |= __popc(chosen(r)) << (10 * r);
+    uint32_t upto = mine;
+#pragma unroll
+    for (int d = 1; d < 32; d <<= 1) {
+      const uint32_t x = __shfl_up_sync(~0u, upto, d);
+      if (lane >= d) upto += x;
+    }
+    if (lane == 31) store_shared(totals + warp * 4, upto);
+    named_sync(1, 128);
+    uint32_t t[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) t[i] = load_shared(totals + 4 * i);
+    const uint32_t first = (block * 128 + tid) * 16;
+#pragma unroll
+    for (int r = 0; r < kRings; r++) {
+      int at = head[r] + have[r] + field(upto - mine, r), all = 0;
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        if (i < warp) at += field(t[i], r);
+        all += field(t[i], r);
+      }
+      at = wrap(at);
+      for (uint32_t todo = chosen(r); todo;) {
+        const int bit = __ffs(todo) - 1;
+        todo &= todo - 1;
+        uint32_t e = first + bit;
+        if (GROUPS > 1) {
+#pragma unroll
+          for (int g = 0; g < GROUPS; g++) e |= (bits(g) >> bit & 1) << (kKeyBits + g);
+        }
+        store_shared(slot(r, at), e);
+        at = wrap(at + 1);
+      }
+      have[r] += all;
+    }
+    block++;
+    fetch();
+    named_sync(1, 128);
+    return true;
   }
 
-  // entry returns the r-th key in the ring, or kNoKey.
-  DEVICE uint32_t entry(int r) const {
-    if (r >= have) return kNoKey;
-    return load_shared(slot(wrap(head + r)));
+  // entry returns the i-th key in ring R, or kNoKey.
+  template <int R>
+  DEVICE uint32_t entry(int i) const {
+    return i < have[R] ? load_shared(slot(R, wrap(head[R] + i))) : kNoKey;
   }
 
+  template <int R>
   DEVICE void drop(int count) {
-    count = min(count, have);
-    have -= count;
-    head = wrap(head + count);
+    count = min(count, have[R]);
+    have[R] -= count;
+    head[R] = wrap(head[R] + count);
   }
 
  private:
-  int block = 0, head = 0;
+  int block = 0, head[kRings] = {};
   uint32_t ahead[(GROUPS + 1) / 2] = {};         // this thread's 16 bits of each group in the next block
 
   DEVICE static int wrap(int at) { return at >= kRing ? at - kRing : at; }
-  DEVICE uint32_t slot(int at) const { return ring + at * 4; }
+  DEVICE static int field(uint32_t counts, int r) { return counts >> (10 * r) & 1023; }
+  DEVICE uint32_t slot(int r, int at) const { return rings + r * kRingBytes + at * 4; }
   DEVICE uint32_t bits(int g) const { return ahead[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
 
   DEVICE void fetch() {
@@ -70,46 +118,13 @@ struct Columns {
     }
   }
 
-  DEVICE uint32_t chosen() const {
+  // chosen returns which of this thread's 16 keys belong to ring r.
+  DEVICE uint32_t chosen(int r) const {
     if (GROUPS == 1) return bits(0);
     uint32_t first = 0, second = 0;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) (g < GROUPS / 2 ? first : second) |= bits(g);
-    return CLASS == 0 ? first & second : CLASS == 1 ? first & ~second : second & ~first;
-  }
-
-  DEVICE void expand() {
-    const int tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
-    uint32_t todo = chosen();
-    const int mine = __popc(todo);
-    int upto = mine;
-#pragma unroll
-    for (int d = 1; d < 32; d <<= 1) {
-      const int x = __shfl_up_sync(~0u, upto, d);
-      if (lane >= d) upto += x;
-    }
-    if (lane == 31) store_shared(totals + warp * 4, upto);
-    named_sync(1, 128);
-    int t[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) t[i] = load_shared(totals + 4 * i);
-    int at = wrap(head + have + upto - mine + (warp > 0 ? t[0] : 0) + (warp > 1 ? t[1] : 0) + (warp > 2 ? t[2] : 0));
-    const uint32_t first = (block * 128 + tid) * 16;
-    while (todo) {
-      const int bit = __ffs(todo) - 1;
-      todo &= todo - 1;
-      uint32_t e = first + bit;
-      if (GROUPS > 1) {
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++) e |= (bits(g) >> bit & 1) << (kKeyBits + g);
-      }
-      store_shared(slot(at), e);
-      at = wrap(at + 1);
-    }
-    have += t[0] + t[1] + t[2] + t[3];
-    block++;
-    fetch();
-    named_sync(1, 128);
+    return r == 0 ? first & second : r == 1 ? first & ~second : second & ~first;
   }
 };
 

@@ -55,15 +55,15 @@ DEVICE void attend(const Attention& a) {
   }
 
   const uint32_t* bits = SPARSE ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
-  Columns<0, 1> columns(reinterpret_cast<const uint16_t*>(bits), SPARSE ? 1 : 0, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
+  Columns<1> columns(reinterpret_cast<const uint16_t*>(bits), SPARSE ? 1 : 0, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
   int next = a.start ? max(a.start[batch], 0) : 0;   // full attention: the next key
 
   // fetch starts the copies of the next tile and returns how many keys it has.
   const auto fetch = [&](int stage) {
     int count;
     if (SPARSE) {
-      columns.refill(kTile);
-      count = min(columns.have, kTile);
+      while (columns.have[0] < kTile && columns.expand()) {}
+      count = min(columns.have[0], kTile);
     } else {
       count = max(min(a.n - next, kTile), 0);
     }
@@ -72,7 +72,7 @@ DEVICE void attend(const Attention& a) {
       for (int i = 0; i < kTile / 16; i++) {
         const int r = (tid >> 3) + 16 * i;
         const bool live = r < count;
-        const uint32_t key = !live ? 0 : SPARSE ? columns.entry(r) : next + r;
+        const uint32_t key = !live ? 0 : SPARSE ? columns.entry<0>(r) : next + r;
         const uint32_t to = base + stage * L::kTileBytes + swizzled(r, tid & 7);
 #pragma unroll
         for (int slab = 0; slab < D / 64; slab++) {
@@ -81,7 +81,7 @@ DEVICE void attend(const Attention& a) {
           copy16(to + L::kV + slab * kTile * 128, a.v + at, live);
         }
       }
-      if (SPARSE) columns.drop(kTile); else next += kTile;
+      if (SPARSE) columns.drop<0>(kTile); else next += kTile;
     }
     copies_commit();
     return count;

@@ -166,38 +166,31 @@ struct Producer {
     const int words = (a.n + 31) / 32, u = it.first / (kQueries / T::GROUPS);
     const int groups = min(T::GROUPS, (a.n + kQueries / T::GROUPS - 1) / (kQueries / T::GROUPS) - u);
     const uint16_t* row = reinterpret_cast<const uint16_t*>(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words);
-    const uint32_t rings = base + T::kRings, totals = base + T::kTotals;
-    Columns<0, T::GROUPS> shared(row, groups, a.n, rings, totals);
+    Columns<T::GROUPS> columns(row, groups, a.n, base + T::kRings, base + T::kTotals);
     bool first = true;
+    const auto shared = [&](bool last) {
+      gather(it, first, (columns.have[0] > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return columns.template entry<0>(r); });
+      columns.template drop<0>(kTile);
+      first = false;
+    };
+    // As long as the row goes on, every stage leaves a key behind, so that there is a last stage to say so.
     if constexpr (T::GROUPS == 1) {
-      bool last;
-      do {
-        shared.refill(kTile + 1);
-        last = shared.have <= kTile;
-        gather(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
-        shared.drop(kTile);
-        first = false;
-      } while (!last);
+      while (columns.expand())
+        while (columns.have[0] > kTile) shared(false);
+      shared(true);
     } else {
-      Columns<1, T::GROUPS> one(row, groups, a.n, rings + kRingBytes, totals);
-      Columns<2, T::GROUPS> two(row, groups, a.n, rings + 2 * kRingBytes, totals);
-      one.refill(65), two.refill(65);
-      const bool apart = one.have + two.have > 0;
-      shared.refill(kTile + 1);
-      while (shared.have > 0) {
-        const bool last = shared.have <= kTile && !apart;
-        gather(it, first, (shared.have > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return shared.entry(r); });
-        shared.drop(kTile);
-        shared.refill(kTile + 1);
+      const auto apart = [&](bool last) {
+        gather(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? columns.template entry<1>(r) : columns.template entry<2>(r - 64); });
+        columns.template drop<1>(64), columns.template drop<2>(64);
         first = false;
+      };
+      const int(&have)[3] = columns.have;
+      while (columns.expand()) {
+        while (have[0] > kTile) shared(false);
+        while ((have[1] > 64 && have[2] > 64) || have[1] > kTile || have[2] > kTile) apart(false);
       }
-      while (first || one.have + two.have > 0) {
-        const bool last = one.have <= 64 && two.have <= 64;
-        gather(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? one.entry(r) : two.entry(r - 64); });
-        one.drop(64), two.drop(64);
-        one.refill(65), two.refill(65);
-        first = false;
-      }
+      if (have[0] > 0) shared(have[1] + have[2] == 0);
+      while (first || have[1] + have[2] > 0) apart(have[1] <= 64 && have[2] <= 64);
     }
   }
 

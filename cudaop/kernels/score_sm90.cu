@@ -7,20 +7,12 @@
 // producer warpgroup copies tiles of 128 queries and, beside them, lse_i·log2(e) + log2(queries of the group), which
 // makes the sum a mean; +inf takes a query out.
 //
-// The floor: 2·N²·D·H operations, 512 clocks for 64 keys by 128 queries at D = 128, and as many for the exponentials,
-// which is why one in kPoly of them is a polynomial on the other units.
+// The floor: 2·N²·D·H operations, 512 clocks for 64 keys by 128 queries at D = 128, and as many for the exponentials.
+// Measured and not kept: a polynomial for one in 4 or 8 exponentials, and two products in flight for each consumer.
 #include "hopper.cuh"
 
-#ifndef SCORE_BUFFERS
-#define SCORE_BUFFERS 1
-#endif
-constexpr int kConsumers = SCORE_BUFFERS == 2 ? 2 : 3, kThreads = 128 * (kConsumers + 1);
+constexpr int kConsumers = 3, kThreads = 128 * (kConsumers + 1);
 constexpr int kKeys = 64 * kConsumers, kQueries = 128, kStages = 4;
-
-#ifndef SCORE_POLY
-#define SCORE_POLY 4
-#endif
-constexpr int kPoly = SCORE_POLY;                // 0: none
 
 struct Scores {
   const bf16 *q, *k;
@@ -41,15 +33,6 @@ struct Shared {
   static constexpr int kBytes = kBarriers + 2 * kStages * 8 + 1024;
 };
 
-// exp2_polynomial is within a factor of 1 ± 7.5e-5 of 2^x, for -126 <= x < 127: a cubic for the fraction, the integer goes to the exponent.
-DEVICE float exp2_polynomial(float x) {
-  x = fmaxf(x, -126.f);
-  const float shifted = x + 12582912.f;          // 1.5 · 2^23: the integer ends up in the low bits
-  const float f = x - (shifted - 12582912.f);
-  const float p = fmaf(fmaf(fmaf(0.055171669f, f, 0.24261112f), f, 0.69326099f), f, 0.99992807f);
-  return __int_as_float(__float_as_int(p) + (__float_as_int(shifted) << 23));
-}
-
 template <int D, int GROUP>
 DEVICE void score(const Scores& a) {
   using S = Shared<D>;
@@ -69,7 +52,7 @@ DEVICE void score(const Scores& a) {
   __syncthreads();
   Stage<kStages> stage;
   if (warpgroup == 0) {
-    registers_lower<SCORE_BUFFERS == 2 ? 56 : 32>();
+    registers_lower<32>();
     const int r0 = tid >> 3;
     const char* from = reinterpret_cast<const char*>(a.q + (rows + r0) * D) + (tid & 7) * 16;
     const float* lse = a.lse + rows;
@@ -96,7 +79,7 @@ DEVICE void score(const Scores& a) {
       stage.next();
     }
   } else {
-    registers_raise<SCORE_BUFFERS == 2 ? 224 : 160>();
+    registers_raise<160>();
     const int key = first + (warpgroup - 1) * 64 + warp * 16 + (lane >> 2);
     const bf16* kp = a.k + (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * D;
     uint32_t k[D / 16][4];
@@ -142,7 +125,7 @@ DEVICE void score(const Scores& a) {
 #pragma unroll
           for (int i = 0; i < 4; i++) {
             const float x = fmaf(s[4 * j + i], a.scale_log2, -(i & 1 ? lse[j].y : lse[j].x));
-            sum[g][i >> 1] += kPoly && (4 * j + i) % max(kPoly, 1) == 0 ? exp2_polynomial(x) : exp2_approx(x);
+            sum[g][i >> 1] += exp2_approx(x);
           }
         }
       }
@@ -166,34 +149,6 @@ DEVICE void score(const Scores& a) {
       }
       at += kGroups * a.pitch;
     };
-#if SCORE_BUFFERS == 2
-    float even[64], odd[64];
-    const auto enter = [&](float (&s)[64]) {
-      const int index = stage.index;
-      barrier_wait(full + 8 * index, stage.parity);
-      products(s, index);
-      stage.next();
-      return index;
-    };
-    int t = 0;
-#pragma unroll 1
-    for (; t + 1 < tiles; t += 2) {
-      const int first_stage = enter(even), second_stage = enter(odd);
-      load_lse(first_stage);
-      wgmma_wait<1>();
-      release(first_stage);
-      collect(even, t);
-      load_lse(second_stage);
-      wgmma_wait<0>();
-      release(second_stage);
-      collect(odd, t + 1);
-    }
-    if (t < tiles) {
-      load_lse(enter(even));
-      wgmma_wait<0>();
-      collect(even, t);
-    }
-#else
     float s[64];
 #pragma unroll 1
     for (int t = 0; t < tiles; t++) {
@@ -205,7 +160,6 @@ DEVICE void score(const Scores& a) {
       stage.next();
       collect(s, t);
     }
-#endif
   }
 }
 

@@ -2,7 +2,7 @@
 #include "attention_sm90.cuh"
 
 #ifndef ONE_TUNING
-#define ONE_TUNING 128, false, 3, 2, true, 56, 224
+#define ONE_TUNING 128, false, 3, 2, true, 72, 216
 #endif
 #ifndef PACK_TUNING
 #define PACK_TUNING 64, true, 3, 2, false, 88, 208

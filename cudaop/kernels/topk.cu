@@ -77,6 +77,11 @@ struct Row {
 
   // values packs the digits of 8 scores into 4 words.
   DEVICE void values(int at, Digit d, uint32_t prefix, uint32_t (&v)[4]) const {
+    if (sizeof(S) == 2 && aligned && at >= start && at + 8 <= n) {   // log16 is its own digit
+      const uint4 x = __ldg(reinterpret_cast<const uint4*>(scores + at));
+      v[0] = x.x + 0x10001, v[1] = x.y + 0x10001, v[2] = x.z + 0x10001, v[3] = x.w + 0x10001;
+      return;
+    }
     uint32_t k[8], ok;
     load8(at, k, ok);
 #pragma unroll
