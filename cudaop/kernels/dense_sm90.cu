@@ -6,7 +6,7 @@
 #endif
 
 #define DENSE(NAME, D)                                                                                               \
-  LAUNCH(NAME, 384, (Config<D, 0, DENSE_TUNING>::kShared), kQueries, 1)                                                           \
+  LAUNCH(NAME, 384, (Config<D, 0, DENSE_TUNING>::kShared), kQueries, 0)                                                           \
   extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const int* start, long long batch,    \
            long long heads, long long kv_heads, long long n, double scale, long long otype) {                        \

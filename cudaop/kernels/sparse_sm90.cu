@@ -5,7 +5,7 @@
 #define ONE_TUNING 128, false, 3, 2, true, 72, 216
 #endif
 #ifndef PACK_TUNING
-#define PACK_TUNING 64, true, 3, 2, false, 88, 208
+#define PACK_TUNING 64, true, 3, 2, true, 88, 208
 #endif
 
 #define SPARSE(NAME, D, GROUPS, TUNING)                                                                                            \
