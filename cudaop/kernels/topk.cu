@@ -7,8 +7,8 @@
 //
 // Rows of more than 65,536 scores do not fit into the registers of a block; the rest is read again for every count.
 //
-// The floor is memory: every score is read once. At 65,536 keys that is 128 KiB a row, 4 us at a multiprocessor's
-// share of 4.3 TB/s; a search of log16 takes about ten counts of half a microsecond.
+// The floor is memory: every score is read once. At 65,536 keys of log16 that is 128 KiB a row, 4 us at a
+// multiprocessor's share of 4.3 TB/s; docs/gpu.md has what it takes.
 #include <cuda_fp16.h>
 
 #include "common.cuh"
