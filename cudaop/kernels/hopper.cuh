@@ -87,13 +87,6 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, bool add) 
 }
 
 // The same with the left operand in shared memory.
-DEVICE void wgmma(float (&d)[32], uint64_t a, uint64_t b, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " NAMES32 ", %32, %33, p, 1, 1, 0, 0;\n}"
-      : REGS32(d) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-}
-
 DEVICE void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
