@@ -3,7 +3,7 @@
 
 #define SPARSE(NAME, D)                                                                                              \
   LAUNCH(NAME, 128, (Layout<D, true>::kShared), kQueries, 0)                                                         \
-  extern "C" __global__ void __launch_bounds__(128, 3)                                                               \
+  extern "C" __global__ void __launch_bounds__(128)                                                                  \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const uint32_t* bits,                 \
            long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
            long long n, long long group, double scale, long long otype) {                                            \
