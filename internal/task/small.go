@@ -149,7 +149,8 @@ func multiquery(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	return inText(r, length, tokens, needles, asked(multiqueryQuestion(keys[:n]), strings.Join(values, ", ")+"."))
 }
 
-// tracking asks for all names of one of two to four chains of two to five names in a text.
+// tracking asks for all names of one of two to four chains of two to five names in a text. The
+// small models were trained on it and have not learned it.
 func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	keys := chooseDistinct(r, magicKeys, mostChains*mostNames)
 	var chains [][]string

@@ -4,10 +4,10 @@
 // heads share a key head.
 //
 // Both have 6 layers of 4 heads and the same tokenizer, and know the same
-// tasks: finding one number or up to four hidden in a text, following a chain of
-// assignments through a text, reversing, sorting, doubling or filtering a list of
-// numbers below 100, and arithmetic word problems of one or two steps. A text may
-// have 4,000 tokens. A prompt is plain text that ends in a question:
+// tasks: finding one number or up to four hidden in a text, reversing, sorting,
+// doubling or filtering a list of numbers below 100, and arithmetic word problems
+// of one or two steps. A text may have 4,000 tokens. (They were also shown chains of
+// assignments to follow through a text, and did not learn it.) A prompt is plain text that ends in a question:
 //
 //	Q: Please reverse the list 66 50 47 62.
 //	A:
