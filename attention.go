@@ -88,7 +88,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 func (l *Layer) add(device Device, o gorgonia.Op, mask *gorgonia.Node, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if device == CUDA {
 		var err error
-		if o, err = cudaop.Wrap(o); err != nil {
+		if o, err = cudaop.Wrap(o, l.ctl.cfg.Precision); err != nil {
 			return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
 		}
 	}

@@ -35,11 +35,13 @@ type Config struct {
 
 	// Precision is what the operands of q·k, of the product with v and, in the
 	// blocks of package graph, of linear layers are rounded to. The zero value,
-	// Float32, does not round. BFloat16 and Int16 give other results, BFloat16 with
-	// about the error of rounding weights and activations to bfloat16, Int16 as a
-	// rule with less. Which of them is faster depends on the processor; see
-	// docs/cpu.md. Softmax, scores and gradients are float32. This is about the CPU:
-	// GPUs round to bfloat16 whatever it says, and do not take Int16.
+	// AutoPrecision, is Float32 on the CPU, which does not round, and BFloat16 on
+	// GPUs. BFloat16 and Int16 give other results, BFloat16 with about the error of
+	// rounding weights and activations to bfloat16, Int16 as a rule with less. Which
+	// of them is fastest on the CPU depends on the processor; see docs/cpu.md. On the
+	// CPU softmax, scores and gradients are float32, and so are all values between
+	// operators. GPUs take
+	// BFloat16 only, and round values between operators as well.
 	Precision Precision
 
 	// Device is where the operators run; the zero value picks.
@@ -63,9 +65,10 @@ type Precision = op.Precision
 
 // The precisions of products.
 const (
-	Float32  = op.Float32
-	BFloat16 = op.BFloat16 // 8 significant bits
-	Int16    = op.Int16    // integers with a common scale, 12 bits and a sign for a head dimension of 128
+	AutoPrecision = op.AutoPrecision // Float32 on the CPU, BFloat16 on GPUs
+	Float32       = op.Float32
+	BFloat16      = op.BFloat16 // 8 significant bits
+	Int16         = op.Int16    // integers with a common scale, 12 bits and a sign for a head dimension of 128
 )
 
 // Device is where operators run.
@@ -125,7 +128,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Precision.Validate() != nil {
-		bad("Precision is %v, want float32, bfloat16 or int16", c.Precision)
+		bad("Precision is %v, want auto, float32, bfloat16 or int16", c.Precision)
 	}
 	switch c.Device {
 	case Auto, CPU:
@@ -150,8 +153,8 @@ func (c Config) gpu() error {
 	if c.Observer != nil {
 		return errors.New("an Observer sees what is on the CPU only")
 	}
-	if c.Precision == Int16 {
-		return errors.New("Precision int16 is the CPU's; the GPU rounds to bfloat16")
+	if c.Precision != AutoPrecision && c.Precision != BFloat16 {
+		return fmt.Errorf("Precision %v is the CPU's; the GPU rounds to bfloat16", c.Precision)
 	}
 	return nil
 }

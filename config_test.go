@@ -28,7 +28,7 @@ func TestConfigValidate(t *testing.T) {
 		{c{Scale: -1}, "Scale is -1"},
 		{c{Scale: inf}, "Scale is +Inf"},
 		{c{Threads: -1}, "Threads is -1"},
-		{c{Precision: 3}, "Precision is Precision(3), want float32, bfloat16 or int16"},
+		{c{Precision: 4}, "Precision is Precision(4), want auto, float32, bfloat16 or int16"},
 		{c{Device: 9}, "Device is Device(9), want auto, cpu or cuda"},
 		{c{Schedule: pulsecol.Uniform{Window: 2}}, "Window is 2, want 0 < Window <= 1"},
 		{c{Schedule: pulsecol.Uniform{Window: -0.5}}, "Window is -0.5"},
@@ -87,7 +87,7 @@ func (f custom) Mode(step, total int) pulsecol.Mode { return f(step, total) }
 // TestConfigValidateReportsAll: all problems at once, each wrapping ErrConfig.
 func TestConfigValidateReportsAll(t *testing.T) {
 	err := pulsecol.Config{
-		Sparsity: 2, GroupSize: -2, Scale: -2, Device: 7, Threads: -1, Precision: 3,
+		Sparsity: 2, GroupSize: -2, Scale: -2, Device: 7, Threads: -1, Precision: 4,
 		Pattern: pulsecol.Blocks{Size: -2}, Schedule: pulsecol.Skip{Fraction: 2},
 	}.Validate()
 	if got := strings.Count(fmt.Sprint(err), pulsecol.ErrConfig.Error()); got != 8 {

@@ -75,6 +75,18 @@ func (c *Controller) DeviceFor(headDim int) Device {
 	return c.cfg.Device
 }
 
+// PrecisionFor returns what products are rounded to around attention with the given
+// head dimension: the Config's Precision, or for AutoPrecision that of the device.
+func (c *Controller) PrecisionFor(headDim int) Precision {
+	switch {
+	case c.cfg.Precision != AutoPrecision:
+		return c.cfg.Precision
+	case c.DeviceFor(headDim) == CUDA:
+		return BFloat16
+	}
+	return Float32
+}
+
 // Layer is the place of one attention layer in a model. Its path is part of the
 // layer's operators' identity in the graph.
 type Layer struct {
@@ -84,10 +96,10 @@ type Layer struct {
 	used  bool // an Attention was built on it
 }
 
-// Precision returns that of the layer's controller, Float32 for a nil layer.
+// Precision returns that of the layer's controller, AutoPrecision for a nil layer.
 func (l *Layer) Precision() Precision {
 	if l == nil || l.ctl == nil {
-		return Float32
+		return AutoPrecision
 	}
 	return l.ctl.cfg.Precision
 }

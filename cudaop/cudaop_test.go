@@ -18,7 +18,7 @@ func TestWithoutCUDA(t *testing.T) {
 		t.Errorf("Available: %v, want ErrUnavailable", err)
 	}
 	o := op.NewAdd("sum")
-	if w, err := cudaop.Wrap(o); err != nil || w != o {
+	if w, err := cudaop.Wrap(o, op.AutoPrecision); err != nil || w != o {
 		t.Errorf("Wrap: %v, %v, want the operator itself", w, err)
 	}
 }

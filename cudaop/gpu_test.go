@@ -113,7 +113,7 @@ func inputs(g *gorgonia.ExprGraph, a *kernel.Operands) (q, k, v *gorgonia.Node) 
 func both(t testing.TB, o gorgonia.Op, in ...*gorgonia.Node) (cpu, gpu *gorgonia.Node) {
 	t.Helper()
 	cpu = must(op.Apply(o, in...))(t)
-	gpu = must(op.Apply(must(cudaop.Wrap(o))(t), in...))(t)
+	gpu = must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), in...))(t)
 	if cpu == gpu {
 		t.Fatalf("%v and its twin are one node", o)
 	}
@@ -443,10 +443,10 @@ func TestBesideGorgonia(t *testing.T) {
 		g := gorgonia.NewGraph()
 		h := must(gorgonia.Mul(input(g, "x", slices.Clone(x), n, d), input(g, "w1", slices.Clone(w1), d, d)))(t)
 		q := must(gorgonia.Reshape(h, tensor.Shape{1, 1, n, d}))(t)
-		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t)))(t)
+		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t), op.AutoPrecision))(t)
 		y := must(gorgonia.Reshape(must(op.Apply(o, q, q, q))(t), tensor.Shape{n, d}))(t)
 		z := must(gorgonia.Reshape(must(gorgonia.Mul(y, input(g, "w2", slices.Clone(w2), d, d)))(t), tensor.Shape{1, n, d}))(t)
-		add := must(cudaop.Wrap(op.NewAdd("twice")))(t)
+		add := must(cudaop.Wrap(op.NewAdd("twice"), op.AutoPrecision))(t)
 		return g, read(must(op.Apply(add, z, z))(t))
 	}
 	g, got := build()
@@ -485,7 +485,7 @@ func TestClose(t *testing.T) {
 	for i := range 20 {
 		g := gorgonia.NewGraph()
 		q, k, v := inputs(g, a)
-		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t)))(t)
+		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t), op.AutoPrecision))(t)
 		read(must(op.Apply(o, q, k, v))(t))
 		vm := must(cudaop.NewTapeMachine(g))(t)
 		if i%2 == 0 {
@@ -505,12 +505,12 @@ func TestClose(t *testing.T) {
 func TestErrors(t *testing.T) {
 	needGPU(t)
 	static := op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic}, State: op.NewState("x", new(op.Step))}
-	if _, err := cudaop.Wrap(must(op.NewScoreCollect("static", static))(t)); !errors.Is(err, op.ErrValue) {
+	if _, err := cudaop.Wrap(must(op.NewScoreCollect("static", static))(t), op.AutoPrecision); !errors.Is(err, op.ErrValue) {
 		t.Errorf("a static selection: %v", err)
 	}
 	g := gorgonia.NewGraph()
 	q, k, v := inputs(g, operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 8}))
-	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim8", 0, false))(t)))(t)
+	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim8", 0, false))(t), op.AutoPrecision))(t)
 	if _, err := op.Apply(o, q, k, v); !errors.Is(err, op.ErrShape) {
 		t.Errorf("head dimension 8: %v", err)
 	}
@@ -596,7 +596,7 @@ func TestIndices(t *testing.T) {
 		{[]int32{-1, 3}, "row 0, position 0"},
 	} {
 		g := gorgonia.NewGraph()
-		o := must(cudaop.Wrap(op.NewEmbed("embed", w)))(t)
+		o := must(cudaop.Wrap(op.NewEmbed("embed", w), op.AutoPrecision))(t)
 		read(must(op.Apply(o, input(g, "ids", c.ids, 1, 2)))(t))
 		if err := machine(t, g).RunAll(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("ids %v: %v, want an error about %q", c.ids, err, c.want)
@@ -620,7 +620,7 @@ func TestSideBySide(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				twin, err := cudaop.Wrap(o)
+				twin, err := cudaop.Wrap(o, op.AutoPrecision)
 				if err != nil {
 					t.Error(err)
 					return

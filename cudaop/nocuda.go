@@ -24,7 +24,7 @@ func Supports(op.Selection, int) error { return Available() }
 
 // Wrap returns the GPU twin of an operator of package op. Without -tags cuda there
 // is none, and the operator is returned as it is.
-func Wrap(o gorgonia.Op) (gorgonia.Op, error) { return o, nil }
+func Wrap(o gorgonia.Op, _ op.Precision) (gorgonia.Op, error) { return o, nil }
 
 // NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics.
 func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {

@@ -13,11 +13,19 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// bfloat16 is the element type of values on the GPU between operators; tensor has
+// bfloat16 is an element type of values on the GPU between operators; tensor has
 // none.
 type bfloat16 uint16
 
 var bfloat16Dtype = tensor.Dtype{Type: reflect.TypeOf(bfloat16(0))}
+
+// dtype is the element type of an operator's values on the GPU.
+func (o *Op) dtype() tensor.Dtype {
+	if o.precision == op.Float32 {
+		return tensor.Float32
+	}
+	return bfloat16Dtype
+}
 
 // resident is a value in GPU memory of the operators' own. The machine passes it
 // from one operator to the next and knows nothing of its memory.
@@ -109,18 +117,19 @@ func (c *call) convert(name string, from, to cu.DevicePtr, n int) error {
 }
 
 // result returns the operator's result and where it goes: to the machine as
-// float32 (wide), or to the next operators as bfloat16.
+// float32, or to the next operators in the operator's own type. wide says that it
+// is float32.
 func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, wide bool, err error) {
 	_, readers := c.o.Planned()
 	if readers == 0 {
 		v, at, err = c.machineResult(tensor.Float32, shape...)
 		return v, at, true, err
 	}
-	r := &resident{sh: slices.Clone(shape), dt: bfloat16Dtype, readers: readers}
+	r := &resident{sh: slices.Clone(shape), dt: c.o.dtype(), readers: readers}
 	if r.at, err = c.memory.get(int64(r.MemSize())); err != nil {
 		return nil, 0, false, err
 	}
-	return r, r.at, false, nil
+	return r, r.at, r.dt == tensor.Float32, nil
 }
 
 // machineResult returns the room that the machine made for the result.

@@ -59,13 +59,21 @@ func Supports(s op.Selection, headDim int) error {
 // Wrap returns the GPU twin of an operator of package op. The twin takes the same
 // inputs and gives the same results, to the precision of bfloat16: it computes from
 // values rounded to it and sums in float32. Between twins that a Workspace has
-// planned, values stay on the GPU as bfloat16.
+// planned, values stay on the GPU, rounded to the precision p. AutoPrecision is
+// BFloat16.
 //
-// The error says what the GPU operators cannot do: attention for other selections
-// than single columns.
-func Wrap(o gorgonia.Op) (gorgonia.Op, error) {
+// The error says what the GPU operators cannot do: other precisions, and attention
+// for other selections than single columns.
+func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	var r runner
 	var err error
+	switch p {
+	case op.AutoPrecision:
+		p = op.BFloat16
+	case op.BFloat16:
+	default:
+		return nil, fmt.Errorf("cudaop: %v: %w: precision %v runs on the CPU only", o, op.ErrValue, p)
+	}
 	switch o := o.(type) {
 	case *op.ScoreCollect:
 		r, err = &scoreCollect{o.Params()}, checkSelection(o.Params())
@@ -101,13 +109,14 @@ func Wrap(o gorgonia.Op) (gorgonia.Op, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cudaop: %v: %w", o, err)
 	}
-	return &Op{Operator: o.(op.Operator), runner: r}, nil
+	return &Op{Operator: o.(op.Operator), precision: p, runner: r}, nil
 }
 
 // Op is the GPU twin of an operator.
 type Op struct {
 	op.Operator
-	runner runner
+	precision op.Precision // Float32 or BFloat16
+	runner    runner
 }
 
 // runner does an operator's work.
@@ -123,6 +132,9 @@ type runner interface {
 
 // Twin returns the operator that o stands for.
 func (o *Op) Twin() op.Operator { return o.Operator }
+
+// Precision returns what values are rounded to between o and other twins.
+func (o *Op) Precision() op.Precision { return o.precision }
 
 // InferShape is that of the operator, and an error for sizes the GPU operators
 // cannot do.
@@ -147,7 +159,7 @@ func (o *Op) CallsExtern() bool {
 	return readers == 0 && !o.runner.ownsResult()
 }
 
-func (o *Op) WriteHash(h hash.Hash) { o.WriteHashFor("cuda", h) }
+func (o *Op) WriteHash(h hash.Hash) { o.WriteHashFor("cuda."+o.precision.String(), h) }
 
 func (o *Op) Hashcode() uint32 {
 	h := fnv.New32a()

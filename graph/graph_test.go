@@ -274,7 +274,7 @@ func TestBlockPadding(t *testing.T) {
 // TestPrecision: the controller's precision reaches the seven projections and the
 // three operators of attention of a block, and the head keeps its own.
 func TestPrecision(t *testing.T) {
-	for precision, want := range map[pulsecol.Precision]int{pulsecol.Float32: 2*(7+3) + 1, pulsecol.BFloat16: 2 * (7 + 3), pulsecol.Int16: 2 * (7 + 3)} {
+	for precision, want := range map[pulsecol.Precision]int{pulsecol.AutoPrecision: 2*(7+3) + 1, pulsecol.Float32: 2 * (7 + 3), pulsecol.BFloat16: 2 * (7 + 3), pulsecol.Int16: 2 * (7 + 3)} {
 		g := gorgonia.NewGraph()
 		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, Precision: precision})
 		llada.build(t, g, ctl, 2, 6, 1, 2, 3, 6, 6, 6)

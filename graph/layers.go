@@ -22,25 +22,29 @@ type Norm struct {
 }
 
 // Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. It is where a model
-// begins, and so it says on which device: the layers behind it follow their input.
+// begins, and so it says on which device, and on a GPU by the table's Precision what
+// values are rounded to: the layers behind it follow their input.
 func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device) (*gorgonia.Node, error) {
 	o := op.NewEmbed(path, table)
 	if device != pulsecol.CUDA {
 		return op.Apply(o, ids)
 	}
-	return applyOnGPU(o, ids)
+	return applyOnGPU(o, table.Precision, ids)
 }
 
-// apply adds a layer to the graph, on the device of its first input.
+// apply adds a layer to the graph, on the device and with the precision of its
+// first input.
 func apply(o gorgonia.Op, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	if inputs[0] != nil && op.IsTwin(inputs[0].Op()) {
-		return applyOnGPU(o, inputs...)
+	if inputs[0] != nil {
+		if p, ok := op.TwinPrecision(inputs[0].Op()); ok {
+			return applyOnGPU(o, p, inputs...)
+		}
 	}
 	return op.Apply(o, inputs...)
 }
 
-func applyOnGPU(o gorgonia.Op, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
-	o, err := cudaop.Wrap(o)
+func applyOnGPU(o gorgonia.Op, p op.Precision, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	o, err := cudaop.Wrap(o, p)
 	if err != nil {
 		return nil, err
 	}

@@ -21,14 +21,14 @@ func TestHashCoversParameters(t *testing.T) {
 	state := op.NewState("layer", &step)
 	w22, w23 := weight(t, 2, 2, make([]float32, 4)), weight(t, 2, 3, make([]float32, 6))
 	next := math.Nextafter(0.5, 1)
-	rounded, integers := w22, w22
-	rounded.Precision, integers.Precision = op.BFloat16, op.Int16
+	exact, rounded, integers := w22, w22, w22
+	exact.Precision, rounded.Precision, integers.Precision = op.Float32, op.BFloat16, op.Int16
 	ops := []gorgonia.Op{
 		op.NewAdd("a"), op.NewAdd("b"), op.NewSwiGLU("a"), op.NewMergeHeads("a"),
 		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLogits("a", w22), op.NewLogits("a", w23),
 		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),
 		must(op.NewLinear("a", w22, nil))(t), must(op.NewLinear("a", w22, make([]float32, 2)))(t), must(op.NewLinear("b", w22, nil))(t),
-		must(op.NewLinear("a", rounded, nil))(t), op.NewLogits("a", rounded), must(op.NewLinear("a", integers, nil))(t),
+		must(op.NewLinear("a", exact, nil))(t), must(op.NewLinear("a", rounded, nil))(t), op.NewLogits("a", rounded), must(op.NewLinear("a", integers, nil))(t),
 		must(op.NewSplitHeads("a", 2, 4))(t), must(op.NewSplitHeads("a", 4, 2))(t),
 		must(op.NewRoPE("a", 2, 4, 1e4))(t), must(op.NewRoPE("a", 4, 2, 1e4))(t), must(op.NewRoPE("a", 2, 4, math.Nextafter(1e4, 0)))(t),
 		must(op.NewDenseAttn("a", 0.5, false))(t), must(op.NewDenseAttn("a", next, false))(t), must(op.NewDenseAttn("a", 0.5, true))(t),
@@ -39,6 +39,7 @@ func TestHashCoversParameters(t *testing.T) {
 		{Scale: 0.5},
 		{Scale: next},
 		{Masked: true},
+		{Precision: op.Float32},
 		{Precision: op.BFloat16},
 		{Precision: op.Int16},
 		{State: state},

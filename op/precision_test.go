@@ -16,6 +16,8 @@ func rounded(x []float32) []float32 {
 	return y
 }
 
+func same(x []float32) []float32 { return x }
+
 // TestPrecision looks at cases in which rounding the operands is all that
 // happens: a single key has the weight 1, so that the output is its value, and a
 // linear layer of one input is one product.
@@ -24,7 +26,7 @@ func TestPrecision(t *testing.T) {
 	x := randomOperands(2, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 5, HeadDim: 1}).Q
 	w := randomOperands(3, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 3, HeadDim: 1}).Q
 	for precision, round := range map[op.Precision]func([]float32) []float32{
-		op.Float32: func(x []float32) []float32 { return x }, op.BFloat16: rounded,
+		op.AutoPrecision: same, op.Float32: same, op.BFloat16: rounded,
 	} {
 		t.Run(precision.String(), func(t *testing.T) {
 			l := newLayer(t, a.Len, op.AttentionParams{Precision: precision, Selection: op.Selection{Sparsity: 0.5}})

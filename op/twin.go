@@ -20,7 +20,10 @@ type Operator interface {
 	Stopped() error
 }
 
-type twin interface{ Twin() Operator }
+type twin interface {
+	Twin() Operator
+	Precision() Precision
+}
 
 // Unwrap returns the operator that a twin stands for, and any other operator as it
 // is.
@@ -35,6 +38,15 @@ func Unwrap(o gorgonia.Op) gorgonia.Op {
 func IsTwin(o gorgonia.Op) bool {
 	_, ok := o.(twin)
 	return ok
+}
+
+// TwinPrecision returns what the values of a twin are rounded to, and whether o is
+// a twin at all.
+func TwinPrecision(o gorgonia.Op) (p Precision, ok bool) {
+	if t, ok := o.(twin); ok {
+		return t.Precision(), true
+	}
+	return AutoPrecision, false
 }
 
 // OnReset makes f part of Reset. The memory of twins is not the Workspace's own.

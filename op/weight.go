@@ -11,7 +11,8 @@ import (
 // Weight is a weight matrix [Rows, Cols], row-major, in the storage type of its
 // checkpoint. Its data is read and never written, so it may be a view of a
 // mapped file. A linear layer's weight is [outputs, inputs]. Its Precision is that
-// of products with it, whatever the storage type; the zero value is Float32.
+// of products with it, whatever the storage type; the zero
+// value is AutoPrecision.
 type Weight = kernel.Matrix
 
 // DType is the storage type of a Weight: F32, BF16 or F16, little-endian.
@@ -29,9 +30,10 @@ type Precision = kernel.Precision
 
 // The precisions of products.
 const (
-	Float32  = kernel.Float32
-	BFloat16 = kernel.BFloat16
-	Int16    = kernel.Int16
+	AutoPrecision = kernel.AutoPrecision // the device's own
+	Float32       = kernel.Float32
+	BFloat16      = kernel.BFloat16
+	Int16         = kernel.Int16
 )
 
 // NewWeight returns the matrix stored in data, which must hold exactly

@@ -16,11 +16,11 @@ type methodFlags struct {
 	Method *string `group:"Attention" enum:"${methods}" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	attentionFlags
 
-	Precision string `group:"Attention" enum:"float32,bfloat16,int16" default:"float32" help:"What the operands of products are rounded to: float32 (not at all), bfloat16 or int16, with other results. Which is fastest depends on the processor. Default: float32."`
+	Precision string `group:"Attention" enum:"auto,float32,bfloat16,int16" default:"auto" help:"What the operands of products are rounded to: auto (float32 on the CPU, bfloat16 on GPUs), float32 (not at all), bfloat16 or int16, with other results. Which is fastest depends on the processor. Default: auto."`
 }
 
 // precisions are the values of --precision.
-var precisions = map[string]pulsecol.Precision{"float32": pulsecol.Float32, "bfloat16": pulsecol.BFloat16, "int16": pulsecol.Int16}
+var precisions = map[string]pulsecol.Precision{"auto": pulsecol.AutoPrecision, "float32": pulsecol.Float32, "bfloat16": pulsecol.BFloat16, "int16": pulsecol.Int16}
 
 // attentionFlags set up the methods.
 type attentionFlags struct {
@@ -108,8 +108,16 @@ func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.C
 		return attention{}, err
 	}
 	att, err := f.attention(method, m, seed)
+	if err != nil {
+		return attention{}, err
+	}
 	att.Precision = precisions[f.Precision]
-	return att, err
+	ctl, err := pulsecol.NewController(att.Config)
+	if err != nil {
+		return attention{}, err
+	}
+	att.Precision = ctl.PrecisionFor(m.config().HeadDim) // reports say which it is
+	return att, ctl.Close()
 }
 
 // attention returns a method as the flags set it up for m.

@@ -73,7 +73,7 @@ func (l *linear) add(bias []float32) {
 }
 
 func (l *linear) multiplyAll() {
-	if l.w.Precision != Float32 {
+	if l.w.Precision.rounds() {
 		l.multiplyPacked()
 		return
 	}

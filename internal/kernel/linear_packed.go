@@ -1,6 +1,6 @@
 package kernel
 
-// packedLinear is a task of Linear with another precision than Float32. Rows of x
+// packedLinear is a task of Linear with a precision that rounds. Rows of x
 // are packed once for all outputs of the task, weights once for all its rows.
 type packedLinear struct {
 	*linear

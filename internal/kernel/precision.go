@@ -7,7 +7,10 @@ import "fmt"
 type Precision uint8
 
 const (
-	Float32 Precision = iota // not rounded
+	// AutoPrecision is the device's own: Float32 on the CPU, and so in this package;
+	// BFloat16 on GPUs.
+	AutoPrecision Precision = iota
+	Float32                 // not rounded
 	// BFloat16 rounds to 8 significant bits, ties to even. Where the processor
 	// multiplies pairs of bfloat16 faster than float32, it does so, and takes
 	// subnormal numbers for 0; elsewhere the rounded numbers are multiplied as
@@ -24,16 +27,21 @@ const (
 	Int16
 )
 
+// rounds reports whether operands are rounded on the CPU.
+func (p Precision) rounds() bool { return p > Float32 }
+
 // Validate reports a precision that is none of these.
 func (p Precision) Validate() error {
 	if p > Int16 {
-		return fmt.Errorf("precision is %v, want float32, bfloat16 or int16", p)
+		return fmt.Errorf("precision is %v, want auto, float32, bfloat16 or int16", p)
 	}
 	return nil
 }
 
 func (p Precision) String() string {
 	switch p {
+	case AutoPrecision:
+		return "auto"
 	case Float32:
 		return "float32"
 	case BFloat16:

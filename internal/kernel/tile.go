@@ -97,7 +97,7 @@ type tile struct {
 
 // tileQueries is the largest number of queries of a tile.
 func (a *Operands) tileQueries() int {
-	if a.Precision == Float32 {
+	if !a.Precision.rounds() {
 		return tilePanels * lanes
 	}
 	return packedPanels * lanes

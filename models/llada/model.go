@@ -113,7 +113,9 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 		return nil, err
 	}
 	w := m.weights
-	x, err := graph.Embed("model.transformer.wte", out.IDs, w.embed, ctl.DeviceFor(m.cfg.HeadDim)) // [B,N,D]
+	embed := w.embed
+	embed.Precision = ctl.PrecisionFor(m.cfg.HeadDim)
+	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim)) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}
