@@ -40,8 +40,8 @@ type Config struct {
 	// rounding weights and activations to bfloat16, Int16 as a rule with less. Which
 	// of them is fastest on the CPU depends on the processor; see docs/cpu.md. On the
 	// CPU softmax, scores and gradients are float32, and so are all values between
-	// operators. GPUs take
-	// BFloat16 only, and round values between operators as well.
+	// operators. On GPUs
+	// values between operators are of the same precision; there is no Int16.
 	Precision Precision
 
 	// Device is where the operators run; the zero value picks.
@@ -153,8 +153,8 @@ func (c Config) gpu() error {
 	if c.Observer != nil {
 		return errors.New("an Observer sees what is on the CPU only")
 	}
-	if c.Precision != AutoPrecision && c.Precision != BFloat16 {
-		return fmt.Errorf("Precision %v is the CPU's; the GPU rounds to bfloat16", c.Precision)
+	if c.Precision == Int16 {
+		return errors.New("Precision int16 is the CPU's; GPUs take float32 and bfloat16")
 	}
 	return nil
 }

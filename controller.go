@@ -69,7 +69,7 @@ func (c *Controller) Config() Config { return c.cfg }
 // Config's Device, which must be able to, or for Auto on the GPU if there is one
 // and its operators can.
 func (c *Controller) DeviceFor(headDim int) Device {
-	if c.auto && cudaop.Supports(c.sel, headDim) != nil {
+	if c.auto && cudaop.Supports(headDim) != nil {
 		return CPU
 	}
 	return c.cfg.Device

@@ -14,13 +14,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-func checkSelection(p op.AttentionParams) error {
+// checkParams returns what the GPU operators cannot do without a State: what would
+// give the machine more than scores and column tables.
+func checkParams(p op.AttentionParams) error {
 	switch {
+	case p.State != nil:
 	case p.Selection.Kind != op.SelectColumns:
-		return fmt.Errorf("%w: selection %v runs on the CPU only", op.ErrValue, p.Selection.Kind)
+		return fmt.Errorf("%w: selection %v needs a State on the GPU", op.ErrValue, p.Selection.Kind)
 	case p.Selection.ScoreScale != 0:
-		return fmt.Errorf("%w: a score scale of its own runs on the CPU only", op.ErrValue)
-	case p.Masked && p.State == nil:
+		return fmt.Errorf("%w: a score scale of its own needs a State on the GPU", op.ErrValue)
+	case p.Masked:
 		return fmt.Errorf("%w: a padding mask needs a State on the GPU", op.ErrValue)
 	}
 	return nil
@@ -37,23 +40,27 @@ func checkAttention(in []tensor.Shape) error {
 // heads is the shape of an attention layer and its inputs on the GPU.
 type heads struct {
 	batch, heads, kvHeads, n, dim int
+	dt                            tensor.Dtype // of q, k and v
 	q, k, v                       cu.DevicePtr
 	scale                         float64
 	start                         cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
 	keys                          []int        // real keys of each batch row
 }
 
-// heads rounds q, k and v to bfloat16, if they are not, and reads the padding mask,
-// if there is one.
+// heads makes q, k and v what the kernels take, and reads the padding mask, if there
+// is one. Of head dimensions that have no kernel for bfloat16 they are float32.
 func (c *call) heads(p op.AttentionParams) (*heads, error) {
 	q, kv := c.in[0].Shape(), c.in[1].Shape()
-	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale}
+	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale, dt: c.o.dtype()}
+	if !slices.Contains(bf16Dims, h.dim) {
+		h.dt = tensor.Float32
+	}
 	if h.scale == 0 {
 		h.scale = 1 / math.Sqrt(float64(h.dim))
 	}
 	var err error
 	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
-		if *at, err = c.bf16(i); err != nil {
+		if *at, err = c.as(h.dt, i); err != nil {
 			return nil, err
 		}
 	}
@@ -96,47 +103,73 @@ func (c *call) padding(masked bool, batch, n int) (start cu.DevicePtr, keys []in
 	return at, keys, nil
 }
 
-// Element types of the kernels' results, as they number them.
+// Element types of scores, as the kernels number them.
 const (
-	asBF16  = 0
-	asFloat = 1
-
 	scoresLog16 = 0
 	scoresFloat = 1
 )
 
-// dense queues full attention. lse may be 0.
-func (c *call) dense(h *heads, out, lse cu.DevicePtr, wide bool) error {
+// dense queues full attention, with a result of type dt. lse may be 0.
+func (c *call) dense(h *heads, out, lse cu.DevicePtr, dt tensor.Dtype) error {
 	arch := c.architecture()
-	k, err := c.kernel("dense_"+arch, fmt.Sprintf("dense_%s_d%d", arch, h.dim))
+	if h.dt == tensor.Float32 {
+		arch = exact
+	}
+	return c.attend(h, "dense_"+arch, "", h.batch*h.heads, h.n,
+		address(h.q), address(h.k), address(h.v), address(out), address(lse), address(h.start),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt))
+}
+
+// exact is what architecture is for the kernels for float32.
+const exact = "f32"
+
+// attend queues a kernel of file for the head dimension, whose name ends in variant,
+// for n rows in each of count parts.
+func (c *call) attend(h *heads, file, variant string, count, n int, args ...uint64) error {
+	dim := h.dim
+	if h.dt == tensor.Float32 { // kernels for up to so many
+		for _, dim = range exactDims {
+			if dim >= h.dim {
+				break
+			}
+		}
+		args = append(args, integer(h.dim))
+	}
+	k, err := c.kernel(file, fmt.Sprintf("%s_d%d%s", file, dim, variant))
 	if err != nil {
 		return err
 	}
-	return k.launchRows(h.batch*h.heads, h.n,
-		address(h.q), address(h.k), address(h.v), address(out), address(lse), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), outputType(wide))
+	return k.launchRows(count, n, args...)
 }
 
-// sparse queues attention over the columns in bits.
-func (c *call) sparse(h *heads, bits, out cu.DevicePtr, group int, wide bool) error {
+// window queues attention of each query to the keys at most reach away from it and
+// to the first sinks keys.
+func (c *call) window(h *heads, out cu.DevicePtr, reach, sinks int, dt tensor.Dtype) error {
+	file := "window_sm80"
+	if h.dt == tensor.Float32 {
+		file = "window_" + exact
+	}
+	return c.attend(h, file, "", h.batch*h.heads, h.n,
+		address(h.q), address(h.k), address(h.v), address(out), address(0), address(h.start),
+		integer(min(reach, h.n)), integer(sinks),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt))
+}
+
+// sparse queues attention over the columns in bits, with a result of type dt.
+func (c *call) sparse(h *heads, bits, out cu.DevicePtr, group int, dt tensor.Dtype) error {
 	u, w := groups(h.n, group), words(h.n)
 	args := []uint64{
 		address(h.q), address(h.k), address(h.v), address(out), address(0), address(bits),
 		integer(h.heads * u * w), integer(u * w),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), outputType(wide),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(dt),
 	}
-	if c.hopperGroup(group) {
-		k, err := c.kernel("sparse_sm90", fmt.Sprintf("sparse_sm90_d%d_g%d", h.dim, group))
-		if err != nil {
-			return err
-		}
-		return k.launchRows(h.batch*h.heads, h.n, args...)
+	switch {
+	case h.dt == tensor.Float32:
+		return c.attend(h, "sparse_"+exact, "", h.batch*h.heads*u, group, args...)
+	case c.hopperGroup(group):
+		return c.attend(h, "sparse_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
 	}
-	k, err := c.kernel("sparse_sm80", fmt.Sprintf("sparse_sm80_d%d", h.dim))
-	if err != nil {
-		return err
-	}
-	return k.launchRows(h.batch*h.heads*u, group, args...)
+	return c.attend(h, "sparse_sm80", "", h.batch*h.heads*u, group, args...)
 }
 
 // hopperGroup reports whether there is a kernel for Hopper for the group size.
@@ -147,37 +180,47 @@ func (c *call) hopperGroup(group int) bool {
 // scores queues the scores of all groups from the log-sum-exp of full attention.
 // Rows of the result are pitch elements apart.
 func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int) error {
-	file, name := "score_sm80", fmt.Sprintf("score_sm80_d%d", h.dim)
-	if c.hopperGroup(group) {
-		file, name = "score_sm90", fmt.Sprintf("score_sm90_d%d_g%d", h.dim, group)
-	}
-	k, err := c.kernel(file, name)
-	if err != nil {
-		return err
-	}
-	return k.launchRows(h.batch*h.heads, h.n,
+	args := []uint64{
 		address(h.q), address(h.k), address(lse), address(scores), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind))
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind),
+	}
+	switch {
+	case h.dt == tensor.Float32:
+		k, err := c.kernel("score_"+exact, "score_"+exact)
+		if err != nil {
+			return err
+		}
+		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.dim))...)
+	case c.hopperGroup(group):
+		return c.attend(h, "score_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
+	}
+	return c.attend(h, "score_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
-// keep puts on the GPU how many columns each batch row keeps of its keys.
-func (c *call) keep(sel op.Selection, keys []int) (cu.DevicePtr, error) {
-	counts := make([]int32, len(keys))
-	for b, real := range keys {
-		counts[b] = int32(sel.Keep(real))
+// perRow puts on the GPU a number for each batch row, as int32.
+func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
+	numbers := make([]int32, batch)
+	for b := range numbers {
+		numbers[b] = int32(number(b))
 	}
-	at, err := c.room(4 * int64(len(counts)))
+	at, err := c.room(4 * int64(batch))
 	if err != nil {
 		return 0, err
 	}
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&counts[0]), 4*int64(len(counts))); err != nil {
-		return 0, fmt.Errorf("cudaop: number of columns: %w", err)
+	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&numbers[0]), 4*int64(batch)); err != nil {
+		return 0, fmt.Errorf("cudaop: %d numbers: %w", batch, err)
 	}
 	return at, nil
 }
 
-// topk queues the choice of the best columns of each group, as many as keep says.
-func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, n, group, pitch, kind int) error {
+// keep puts on the GPU how many columns each batch row keeps of its keys.
+func (c *call) keep(sel op.Selection, keys []int) (cu.DevicePtr, error) {
+	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
+}
+
+// topk queues the choice of the highest of the n scores of each of u groups, as many
+// as keep says.
+func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, u, n, pitch, kind int) error {
 	name := "topk_log16"
 	if kind == scoresFloat {
 		name = "topk_f32"
@@ -186,16 +229,8 @@ func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, n, gro
 	if err != nil {
 		return err
 	}
-	u := groups(n, group)
 	return k.launch(batch*heads*u, address(scores), address(bits), address(keep), address(start),
 		integer(batch), integer(heads), integer(u), integer(n), integer(pitch))
-}
-
-func outputType(wide bool) uint64 {
-	if wide {
-		return asFloat
-	}
-	return asBF16
 }
 
 func groups(n, group int) int { return (n + group - 1) / group }
@@ -207,7 +242,7 @@ type layer struct {
 	batch, heads, n int
 	group           int
 	bits            cu.DevicePtr // the column table
-	scores          cu.DevicePtr // from ScoreCollect to GroupTopK
+	scores          cu.DevicePtr // of keys, or sums over blocks, from ScoreCollect to GroupTopK
 	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
 }
 

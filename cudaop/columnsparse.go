@@ -3,6 +3,7 @@
 package cudaop
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,6 +37,8 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	switch {
 	case mode == op.Refresh && l != nil && l.device == c.device && l.out != 0:
 		return r.handOver(c, l)
+	case mode == op.Reuse && r.p.Selection.Kind == op.SelectStatic:
+		return r.window(c)
 	case mode == op.Reuse:
 		if l == nil || l.device != c.device || !st.Built() {
 			return nil, op.ErrStale
@@ -51,14 +54,33 @@ func (r *columnSparseAttn) handOver(c *call, l *layer) (gorgonia.Value, error) {
 	l.out = 0
 	shape := c.in[0].Shape()
 	if _, readers := c.o.Planned(); readers > 0 {
-		return &resident{at: out, sh: slices.Clone(shape), dt: bfloat16Dtype, readers: readers}, nil
+		return &resident{at: out, sh: slices.Clone(shape), dt: c.o.dtype(), readers: readers}, nil
 	}
 	c.scratch = append(c.scratch, out)
 	v, at, err := c.machineResult(tensor.Float32, shape...)
 	if err != nil {
 		return nil, err
 	}
+	if c.o.dtype() == tensor.Float32 {
+		if err := cu.MemcpyDtoD(at, out, int64(v.MemSize())); err != nil {
+			return nil, fmt.Errorf("cudaop: attention's output: %w", err)
+		}
+		return v, nil
+	}
 	return v, c.convert("bf16_to_f32", out, at, shape.TotalSize())
+}
+
+// window attends to the keys of a static pattern.
+func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
+	h, err := c.heads(r.p)
+	if err != nil {
+		return nil, err
+	}
+	v, out, err := c.result(c.in[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
+	return v, c.window(h, out, r.p.Selection.Reach, r.p.Selection.Sinks(h.n), v.Dtype())
 }
 
 // reuse attends to the columns of a table.
@@ -69,9 +91,9 @@ func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, er
 	if err != nil {
 		return nil, err
 	}
-	v, out, wide, err := c.result(c.in[0].Shape()...)
+	v, out, err := c.result(c.in[0].Shape()...)
 	if err != nil {
 		return nil, err
 	}
-	return v, c.sparse(h, bits, out, p.Group, wide)
+	return v, c.sparse(h, bits, out, p.Group, v.Dtype())
 }

@@ -29,9 +29,9 @@ type device struct {
 	live       map[*resident]struct{} // values that somebody has yet to read
 	workspaces []*op.Workspace        // whose Reset releases them
 	blas       blas
-	matrices   map[*byte]cu.DevicePtr    // weights, by where they lie on the host
-	vectors    map[*float32]cu.DevicePtr // the same
-	settled    bool                      // by settle
+	matrices   map[matrixKey]cu.DevicePtr // weights of two dimensions
+	vectors    map[*float32]cu.DevicePtr  // the same
+	settled    bool                       // by settle
 }
 
 // errClosed: the machine was closed, and its context with it.
@@ -70,7 +70,7 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, live: map[*resident]struct{}{},
-		matrices: map[*byte]cu.DevicePtr{}, vectors: map[*float32]cu.DevicePtr{}}
+		matrices: map[matrixKey]cu.DevicePtr{}, vectors: map[*float32]cu.DevicePtr{}}
 	d.memory.free = map[int64][]cu.DevicePtr{}
 	d.memory.sizes = map[cu.DevicePtr]int64{}
 	on := engine.Context().Device

@@ -10,19 +10,19 @@ import (
 // elementwise runs op.Add and op.SwiGLU by the kernel it names.
 type elementwise struct{ name string }
 
-func (r elementwise) shape(in []tensor.Shape) error { return checkFeatures(in[0][2]) }
-func (r elementwise) ownsResult() bool              { return false }
+func (r elementwise) shape([]tensor.Shape) error { return nil }
+func (r elementwise) ownsResult() bool           { return false }
 
 func (r elementwise) run(c *call) (gorgonia.Value, error) {
-	a, err := c.bf16(0)
+	a, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.bf16(1)
+	b, err := c.operand(1)
 	if err != nil {
 		return nil, err
 	}
-	v, out, wide, err := c.result(c.in[0].Shape()...)
+	v, out, err := c.result(c.in[0].Shape()...)
 	if err != nil {
 		return nil, err
 	}
@@ -31,5 +31,5 @@ func (r elementwise) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	n := c.in[0].Shape().TotalSize()
-	return v, k.launchRows(1, n, address(a), address(b), address(out), integer(n), outputType(wide))
+	return v, k.launchRows(1, n, address(a), address(b), address(out), integer(n), c.elements(), elementType(v.Dtype()))
 }

@@ -15,20 +15,20 @@ import (
 // embedding runs op.Embed.
 type embedding struct{ table *op.Weight }
 
-func (r *embedding) shape([]tensor.Shape) error { return checkFeatures(r.table.Cols) }
+func (r *embedding) shape([]tensor.Shape) error { return nil }
 func (r *embedding) ownsResult() bool           { return false }
 
 func (r *embedding) run(c *call) (gorgonia.Value, error) {
-	table, err := c.matrix(r.table)
+	table, err := c.matrix(r.table, c.o.dtype())
 	if err != nil {
 		return nil, err
 	}
 	s := c.in[0].Shape()
-	v, out, wide, err := c.result(s[0], s[1], r.table.Cols)
+	v, out, err := c.result(s[0], s[1], r.table.Cols)
 	if err != nil {
 		return nil, err
 	}
-	bad, err := c.gather(table, 0, out, r.table.Rows, r.table.Cols, false, wide)
+	bad, err := c.gather(table, 0, out, r.table.Rows, r.table.Cols, false, v.Dtype())
 	if err != nil {
 		return nil, err
 	}
@@ -38,20 +38,11 @@ func (r *embedding) run(c *call) (gorgonia.Value, error) {
 	return v, nil
 }
 
-// vectorElements is how many features the layers' kernels move at a time.
-const vectorElements = 8
-
-func checkFeatures(n int) error {
-	if n%vectorElements != 0 {
-		return fmt.Errorf("%w: %d features, the GPU kernels take multiples of %d", op.ErrShape, n, vectorElements)
-	}
-	return nil
-}
-
-// gather queues the copy of chosen rows of a table [rows, cols]. Input i of the
+// gather queues the copy of chosen rows of a table [rows, cols] of the operator's own
+// type, to out of type dt. Input i of the
 // operator holds their indices; a negative one gives zeros if optional is set. It
 // returns the position of an index that is outside the table, or -1.
-func (c *call) gather(table cu.DevicePtr, i int, out cu.DevicePtr, rows, cols int, optional, wide bool) (bad int, err error) {
+func (c *call) gather(table cu.DevicePtr, i int, out cu.DevicePtr, rows, cols int, optional bool, dt tensor.Dtype) (bad int, err error) {
 	index, err := c.at(i, tensor.Int32)
 	if err != nil {
 		return -1, err
@@ -73,7 +64,7 @@ func (c *call) gather(table cu.DevicePtr, i int, out cu.DevicePtr, rows, cols in
 		negative = 1
 	}
 	if err := k.launch(c.in[i].Shape().TotalSize(), address(table), address(index), address(out), address(worst),
-		integer(rows), integer(cols), negative, outputType(wide)); err != nil {
+		integer(rows), integer(cols), negative, c.elements(), elementType(dt)); err != nil {
 		return -1, err
 	}
 	if err := cu.MemcpyDtoH(unsafe.Pointer(&found), worst, 4); err != nil {

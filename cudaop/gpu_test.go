@@ -30,6 +30,16 @@ const (
 	scoreError  = 1e-3
 )
 
+// limit is the largest relative error of a result of the given precision, whose
+// exact value is want: bfloat16's, or twice that of a plain loop in float32, and what
+// its exponential costs.
+func limit(p op.Precision, bfloat16 float64, plain []float32, want []float64) float64 {
+	if p == op.Float32 {
+		return 2*tol.RelL2(plain, want) + 1e-6
+	}
+	return bfloat16
+}
+
 func needGPU(t testing.TB) {
 	t.Helper()
 	if err := cudaop.Available(); err != nil {
@@ -65,17 +75,39 @@ var layers = []struct {
 	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 100, HeadDim: 128}, 300, 0}, // one group, every key
 }
 
+// otherDims are layers with head dimensions that only the kernels for float32 take.
+var otherDims = []struct {
+	kernel.Shape
+	group    int
+	sparsity float64
+}{
+	{kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 1}, 32, 0.5},
+	{kernel.Shape{Batch: 2, Heads: 7, KVHeads: 1, Len: 70, HeadDim: 16}, 16, 0.8},
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 65, HeadDim: 7}, 33, 0.6},
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 129, HeadDim: 80}, 64, 0.9},
+	{kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 100, HeadDim: 192}, 100, 0.5},
+	{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 90, HeadDim: 256}, 300, 0}, // one group, every key
+}
+
 func name(s kernel.Shape, group int) string {
 	return fmt.Sprintf("b%d,h%d/%d,n%d,d%d,g%d", s.Batch, s.Heads, s.KVHeads, s.Len, s.HeadDim, group)
 }
 
 // operands returns random inputs that are exact in bfloat16.
 func operands(seed uint64, s kernel.Shape) *kernel.Operands {
+	return operandsOf(op.BFloat16, seed, s)
+}
+
+// operandsOf returns random inputs that are exact in the given precision.
+func operandsOf(p op.Precision, seed uint64, s kernel.Shape) *kernel.Operands {
 	r := rand.New(rand.NewPCG(seed, 0))
 	normal := func(n int) []float32 {
 		x := make([]float32, n)
 		for i := range x {
-			x[i] = bf16.ToFloat32(bf16.FromFloat32(float32(r.NormFloat64())))
+			x[i] = float32(r.NormFloat64())
+			if p == op.BFloat16 {
+				x[i] = bf16.ToFloat32(bf16.FromFloat32(x[i]))
+			}
 		}
 		return x
 	}
@@ -110,10 +142,10 @@ func inputs(g *gorgonia.ExprGraph, a *kernel.Operands) (q, k, v *gorgonia.Node) 
 }
 
 // both adds an operator and its twin on the same inputs.
-func both(t testing.TB, o gorgonia.Op, in ...*gorgonia.Node) (cpu, gpu *gorgonia.Node) {
+func both(t testing.TB, p op.Precision, o gorgonia.Op, in ...*gorgonia.Node) (cpu, gpu *gorgonia.Node) {
 	t.Helper()
 	cpu = must(op.Apply(o, in...))(t)
-	gpu = must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), in...))(t)
+	gpu = must(op.Apply(must(cudaop.Wrap(o, p))(t), in...))(t)
 	if cpu == gpu {
 		t.Fatalf("%v and its twin are one node", o)
 	}
@@ -157,34 +189,41 @@ func run(t testing.TB, vm gorgonia.VM) {
 func TestPureOperators(t *testing.T) { onBoth(t, testPureOperators) }
 
 func testPureOperators(t *testing.T) {
-	for _, s := range layers {
-		t.Run(name(s.Shape, s.group), func(t *testing.T) {
-			a := operands(1, s.Shape)
-			g := gorgonia.NewGraph()
-			q, k, v := inputs(g, a)
-			p := op.AttentionParams{Group: s.group, Selection: op.Selection{Sparsity: s.sparsity}}
-
-			dense := must(op.NewDenseAttn("dense", 0, false))(t)
-			_, gpuDense := both(t, dense, q, k, v)
-			cpuScores, gpuScores := both(t, must(op.NewScoreCollect("scores", p))(t), q, k, v)
-			cpuColumns, gpuColumns := both(t, must(op.NewGroupTopK("topk", s.Len, p))(t), cpuScores)
-			_, gpuSparse := both(t, must(op.NewColumnSparseAttn("sparse", p))(t), q, k, v, cpuColumns)
-
-			y, scores, columns, sparse := read(gpuDense), read(gpuScores), read(gpuColumns), read(gpuSparse)
-			wantColumns := read(cpuColumns)
-			run(t, machine(t, g))
-
-			want, _ := ref.Attention[float64](a, nil)
-			tol.Close(t, floats(y), want, outputError)
-			tol.Close(t, floats(scores), ref.Scores[float64](a, s.group, 0), scoreError)
-			got, keep := (*columns).Data().([]uint32), (*wantColumns).Data().([]uint32)
-			if !slices.Equal(got, keep) {
-				t.Error("columns of the same scores differ")
-			}
-			want, _ = ref.Attention[float64](a, &kernel.Table{Bits: keep, Group: s.group, Reach: -1})
-			tol.Close(t, floats(sparse), want, outputError)
-		})
+	for _, p := range []op.Precision{op.BFloat16, op.Float32} {
+		for _, s := range slices.Concat(layers, otherDims) {
+			t.Run(fmt.Sprintf("%v,%s", p, name(s.Shape, s.group)), func(t *testing.T) {
+				testPure(t, p, s.Shape, op.AttentionParams{Group: s.group, Selection: op.Selection{Sparsity: s.sparsity}})
+			})
+		}
 	}
+}
+
+func testPure(t *testing.T, precision op.Precision, s kernel.Shape, p op.AttentionParams) {
+	a := operandsOf(precision, 1, s)
+	g := gorgonia.NewGraph()
+	q, k, v := inputs(g, a)
+	_, gpuDense := both(t, precision, must(op.NewDenseAttn("dense", 0, false))(t), q, k, v)
+	cpuScores, gpuScores := both(t, precision, must(op.NewScoreCollect("scores", p))(t), q, k, v)
+	cpuColumns, gpuColumns := both(t, precision, must(op.NewGroupTopK("topk", s.Len, p))(t), cpuScores)
+	_, gpuSparse := both(t, precision, must(op.NewColumnSparseAttn("sparse", p))(t), q, k, v, cpuColumns)
+
+	y, scores, columns, sparse := read(gpuDense), read(gpuScores), read(gpuColumns), read(gpuSparse)
+	wantColumns := read(cpuColumns)
+	run(t, machine(t, g))
+
+	want, _ := ref.Attention[float64](a, nil)
+	plain, _ := ref.Attention[float32](a, nil)
+	tol.Close(t, floats(y), want, limit(precision, outputError, plain, want))
+	want = ref.Scores[float64](a, p.Group, 0)
+	tol.Close(t, floats(scores), want, limit(precision, scoreError, ref.Scores[float32](a, p.Group, 0), want))
+	got, keep := (*columns).Data().([]uint32), (*wantColumns).Data().([]uint32)
+	if !slices.Equal(got, keep) {
+		t.Error("columns of the same scores differ")
+	}
+	table := &kernel.Table{Bits: keep, Group: p.Group, Reach: -1}
+	want, _ = ref.Attention[float64](a, table)
+	plain, _ = ref.Attention[float32](a, table)
+	tol.Close(t, floats(sparse), want, limit(precision, outputError, plain, want))
 }
 
 // TestTopKTies: equal scores go to the smaller key, exactly as on the CPU.
@@ -208,7 +247,7 @@ func testTopKTies(t *testing.T) {
 			g := gorgonia.NewGraph()
 			in := input(g, "scores", scores, 1, 2, n/group, n)
 			p := op.AttentionParams{Group: group, Selection: op.Selection{Sparsity: 0.83}}
-			cpu, gpu := both(t, must(op.NewGroupTopK("topk", n, p))(t), in)
+			cpu, gpu := both(t, op.AutoPrecision, must(op.NewGroupTopK("topk", n, p))(t), in)
 			want, got := read(cpu), read(gpu)
 			run(t, machine(t, g))
 			if !slices.Equal((*got).Data().([]uint32), (*want).Data().([]uint32)) {
@@ -218,16 +257,19 @@ func testTopKTies(t *testing.T) {
 	}
 }
 
-// rig is an attention layer under a controller on the GPU.
+// rig is an attention layer under a controller.
 type rig struct {
 	ctl *pulsecol.Controller
 	m   *pulsecol.Machine
-	out *gorgonia.Value
+	out func() []float32
 }
 
+// newRig returns one on the GPU, unless cfg says where.
 func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config) *rig {
 	t.Helper()
-	cfg.Device = pulsecol.CUDA
+	if cfg.Device == pulsecol.Auto {
+		cfg.Device = pulsecol.CUDA
+	}
 	r := &rig{ctl: must(pulsecol.NewController(cfg))(t)}
 	g := gorgonia.NewGraph()
 	q, k, v := inputs(g, a)
@@ -235,7 +277,13 @@ func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config) *rig {
 	if a.Valid != nil {
 		opts = append(opts, pulsecol.WithPaddingMask(input(g, "mask", slices.Clone(a.Valid), a.Batch, a.Len)))
 	}
-	r.out = read(must(pulsecol.Attention(q, k, v, r.ctl.Layer(0), opts...))(t))
+	y := must(pulsecol.Attention(q, k, v, r.ctl.Layer(0), opts...))(t)
+	if cfg.Device == pulsecol.CUDA {
+		copied := read(y)
+		r.out = func() []float32 { return floats(copied) }
+	} else { // a graph on the CPU has no Read, see op.Check
+		r.out = func() []float32 { return y.Value().Data().([]float32) }
+	}
 	r.m = must(pulsecol.NewMachine(g, r.ctl))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(r.m.Close(), r.ctl.Close()); err != nil {
@@ -257,7 +305,7 @@ func (r *rig) step(t testing.TB) []float32 {
 	if err := r.m.Step(); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Clone(floats(r.out))
+	return slices.Clone(r.out())
 }
 
 func (r *rig) table(t testing.TB) *kernel.Table {
@@ -340,7 +388,10 @@ func overlap(t *testing.T, a *kernel.Operands, table *kernel.Table, group int, s
 	rows, w := len(scores)/a.Len, kernel.Words(a.Len)
 	worst := 0.0
 	for r := range rows {
-		b := r / (rows / a.Batch)
+		b, last := r/(rows/a.Batch), min((r%kernel.Groups(a.Len, group)+1)*group, a.Len)-1
+		if a.Valid != nil && a.Valid[b*a.Len+last] == 0 { // a group of padding
+			continue
+		}
 		var valid []float32
 		keys := a.Len
 		if a.Valid != nil {
@@ -377,6 +428,112 @@ func overlap(t *testing.T, a *kernel.Operands, table *kernel.Table, group int, s
 	if worst > 4*scoreError {
 		t.Errorf("a kept key scores %.2g below the last that should be kept", worst)
 	}
+}
+
+// TestPatterns: every pattern, in both precisions, beside the same layer on the CPU:
+// refresh, reuse and full attention, with and without padding.
+func TestPatterns(t *testing.T) { onBoth(t, testPatterns) }
+
+func testPatterns(t *testing.T) {
+	for _, pattern := range []pulsecol.Pattern{
+		pulsecol.Columns{},
+		pulsecol.Blocks{Size: 13},
+		pulsecol.Blocks{}, // as many keys as queries
+		pulsecol.SparseD{BlockSize: 32, Generation: 40},
+		pulsecol.SparseD{BlockSize: 16, Generation: 1000, ScoreScale: 0.05}, // no prompt
+		pulsecol.SlidingWindow{Width: 20},
+		pulsecol.Streaming{Width: 50, SinkFraction: 0.1},
+		pulsecol.Streaming{Width: 1000, SinkFraction: 1}, // every key
+	} {
+		for s, padded := range map[kernel.Shape]bool{
+			{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 64}:    false,
+			{Batch: 2, Heads: 7, KVHeads: 1, Len: 150, HeadDim: 64}:  true,
+			{Batch: 1, Heads: 2, KVHeads: 2, Len: 193, HeadDim: 128}: false,
+			{Batch: 2, Heads: 2, KVHeads: 1, Len: 97, HeadDim: 24}:   true,
+		} {
+			for _, precision := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
+				t.Run(fmt.Sprintf("%v,%s,%v,padded=%v", pattern, name(s, 32), precision, padded), func(t *testing.T) {
+					testPattern(t, pattern, s, precision, padded)
+				})
+			}
+		}
+	}
+}
+
+func testPattern(t *testing.T, pattern pulsecol.Pattern, s kernel.Shape, precision pulsecol.Precision, padded bool) {
+	a := operandsOf(precision, 12, s)
+	if padded {
+		a.Valid = make([]float32, s.Batch*s.Len)
+		for b := range s.Batch {
+			for i := 17 * (b + 1); i < s.Len; i++ {
+				a.Valid[b*s.Len+i] = 1
+			}
+		}
+	}
+	cfg := pulsecol.Config{Sparsity: 0.6, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}, Precision: precision}
+	gpu := newRig(t, a, cfg)
+	cfg.Device, cfg.Precision = pulsecol.CPU, pulsecol.Float32 // the inputs are exact in either
+	cpu := newRig(t, a, cfg)
+	gpu.start(t, 4)
+	cpu.start(t, 4)
+	allowed := func(table *kernel.Table) float64 {
+		want, _ := ref.Attention[float64](a, table)
+		plain, _ := ref.Attention[float32](a, table)
+		return 2 * limit(precision, outputError, real(a, plain), real(a, want)) // the CPU has its own
+	}
+	got, want := gpu.step(t), cpu.step(t)
+	table, host := gpu.table(t), cpu.table(t)
+	sel := must(gpu.ctl.Columns(0))(t)
+	if sel.Batch != must(cpu.ctl.Columns(0))(t).Batch {
+		t.Errorf("tables of %d batch rows", sel.Batch)
+	}
+	if _, static := staticPattern(pattern); static {
+		if !slices.Equal(table.Bits, host.Bits) {
+			t.Error("tables of a pattern fixed by position differ")
+		}
+		everything := &kernel.Table{Bits: slices.Repeat([]uint32{^uint32(0)}, len(host.Bits)), Group: host.Group, SharedBatch: true, SharedHeads: true, Reach: -1}
+		tol.Close(t, real(a, got), real(a, want), allowed(everything))
+	} else {
+		// Sums and scores are not the same to the last bit, so that a key may be kept
+		// in place of another with almost its score. What groups of padding keep means
+		// nothing.
+		differ, few := 0, max(1, len(host.Bits)/50)
+		words := kernel.Words(s.Len)
+		groups := kernel.Groups(s.Len, host.Group)
+		if precision == pulsecol.Float32 {
+			few = len(host.Bits) / 500
+		}
+		for i := range host.Bits {
+			b, last := i/(s.Heads*groups*words), min((i/words%groups+1)*host.Group, s.Len)-1
+			if table.Bits[i] != host.Bits[i] && (!padded || a.Valid[b*s.Len+last] != 0) {
+				differ++
+			}
+		}
+		if _, columns := pattern.(pulsecol.Columns); columns && precision == pulsecol.BFloat16 {
+			overlap(t, a, table, table.Group, cfg.Sparsity)
+		} else if len(table.Bits) != len(host.Bits) || differ > few {
+			t.Errorf("%d of %d words of the tables differ", differ, len(host.Bits))
+		}
+		tol.Close(t, real(a, got), real(a, want), allowed(nil))
+		got = gpu.step(t)
+		sparse, _ := ref.Attention[float64](a, table)
+		tol.Close(t, real(a, got), real(a, sparse), allowed(table))
+	}
+	gpu.ctl.SetDense(true)
+	full, _ := ref.Attention[float64](a, nil)
+	tol.Close(t, real(a, gpu.step(t)), real(a, full), allowed(nil))
+	if d, w := gpu.ctl.Stats().Layers[0].Density, cpu.ctl.Stats().Layers[0].Density; !padded && math.Abs(d-w) > 0.01*w {
+		t.Errorf("density %v, on the CPU %v", d, w)
+	}
+}
+
+// staticPattern reports whether a pattern is fixed by position.
+func staticPattern(p pulsecol.Pattern) (pulsecol.Pattern, bool) {
+	switch p.(type) {
+	case pulsecol.SlidingWindow, pulsecol.Streaming:
+		return p, true
+	}
+	return p, false
 }
 
 // TestSameBits: two hundred runs on the same inputs give the same bits.
@@ -504,15 +661,23 @@ func TestClose(t *testing.T) {
 // graph is built if it can be.
 func TestErrors(t *testing.T) {
 	needGPU(t)
-	static := op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic}, State: op.NewState("x", new(op.Step))}
-	if _, err := cudaop.Wrap(must(op.NewScoreCollect("static", static))(t), op.AutoPrecision); !errors.Is(err, op.ErrValue) {
-		t.Errorf("a static selection: %v", err)
+	for what, p := range map[string]op.AttentionParams{
+		"blocks without a State":      {Selection: op.Selection{Kind: op.SelectBlocks, Block: 8}},
+		"a score scale without State": {Selection: op.Selection{ScoreScale: 1}},
+		"padding without a State":     {Masked: true},
+	} {
+		if _, err := cudaop.Wrap(must(op.NewScoreCollect("x", p))(t), op.AutoPrecision); !errors.Is(err, op.ErrValue) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := cudaop.Wrap(op.NewAdd("x"), op.Int16); !errors.Is(err, op.ErrValue) {
+		t.Errorf("int16: %v", err)
 	}
 	g := gorgonia.NewGraph()
-	q, k, v := inputs(g, operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 8}))
-	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim8", 0, false))(t), op.AutoPrecision))(t)
+	q, k, v := inputs(g, operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 257}))
+	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim257", 0, false))(t), op.AutoPrecision))(t)
 	if _, err := op.Apply(o, q, k, v); !errors.Is(err, op.ErrShape) {
-		t.Errorf("head dimension 8: %v", err)
+		t.Errorf("head dimension 257: %v", err)
 	}
 	a := operands(9, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 64, HeadDim: 64})
 	a.Valid = slices.Repeat([]float32{1}, 64)
@@ -525,18 +690,29 @@ func TestErrors(t *testing.T) {
 }
 
 // TestLayerOperators: the layers around attention, on values of the machine, beside
-// the same operators on the CPU. Inputs are exact in bfloat16, so that all of the
+// the same operators on the CPU. Inputs are exact in the precision, so that all of the
 // error is the GPU's: sums in float32, and results rounded once if at all.
 func TestLayerOperators(t *testing.T) { onBoth(t, testLayerOperators) }
 
 func testLayerOperators(t *testing.T) {
-	const batch, n, heads, dim, out, vocab = 2, 37, 3, 64, 72, 50
-	const features = heads * dim
+	for _, p := range []op.Precision{op.BFloat16, op.Float32} {
+		for _, dim := range []int{64, 6} { // whole pieces of 8 elements, and others
+			t.Run(fmt.Sprintf("%v,dim%d", p, dim), func(t *testing.T) { testLayers(t, p, dim) })
+		}
+	}
+}
+
+func testLayers(t *testing.T, precision op.Precision, dim int) {
+	const batch, n, heads, out, vocab = 2, 37, 3, 71, 50
+	features := heads * dim
 	r := rand.New(rand.NewPCG(10, 0))
 	random := func(n int) []float32 {
 		x := make([]float32, n)
 		for i := range x {
-			x[i] = bf16.ToFloat32(bf16.FromFloat32(float32(r.NormFloat64())))
+			x[i] = float32(r.NormFloat64())
+			if precision == op.BFloat16 {
+				x[i] = bf16.ToFloat32(bf16.FromFloat32(x[i]))
+			}
 		}
 		return x
 	}
@@ -575,7 +751,7 @@ func testLayerOperators(t *testing.T) {
 		{op.NewSwiGLU("swiglu"), []*gorgonia.Node{x, y}},
 		{op.NewAdd("add"), []*gorgonia.Node{x, y}},
 	} {
-		cpu, gpu := both(t, c.o, c.in...)
+		cpu, gpu := both(t, precision, c.o, c.in...)
 		results[c.o.String()] = pair{read(cpu), read(gpu)}
 	}
 	run(t, machine(t, g))

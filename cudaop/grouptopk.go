@@ -16,6 +16,7 @@ import (
 
 // groupTopK runs op.GroupTopK. With a State the table is the layer's.
 type groupTopK struct {
+	o *op.GroupTopK
 	p op.AttentionParams
 	n int
 }
@@ -33,6 +34,10 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	defer st.Spend(mode, time.Now())
+	if r.p.Selection.Kind == op.SelectStatic {
+		r.o.Static()
+		return placeholder(), nil
+	}
 	if mode == op.Reuse && !st.Built() {
 		return nil, op.ErrStale
 	}
@@ -54,10 +59,6 @@ func (r *groupTopK) rebuild(c *call) error {
 	if err != nil {
 		return err
 	}
-	keep, err := c.keep(r.p.Selection, keys)
-	if err != nil {
-		return err
-	}
 	had := r.p.State.Built()
 	r.p.State.Rebuilding()
 	fresh, err := c.memory.get(l.bytes())
@@ -66,7 +67,7 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	l.bits, fresh = fresh, l.bits // the old table, from here on
 	defer c.memory.put(fresh)
-	if err := c.topk(l.scores, l.bits, keep, start, l.batch, l.heads, l.n, l.group, logPitch(l.n), scoresLog16); err != nil {
+	if err := r.choose(c, l, start, keys); err != nil {
 		return err
 	}
 	c.memory.put(l.scores)
@@ -81,6 +82,19 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	r.p.State.Rebuilt(float64(kept)/(float64(l.batch*l.heads)*float64(l.n)*float64(l.n)), churn)
 	return nil
+}
+
+// choose fills the layer's table from its scores.
+func (r *groupTopK) choose(c *call, l *layer, start cu.DevicePtr, keys []int) error {
+	if r.p.Selection.Kind != op.SelectColumns {
+		return c.chooseBlocks(l, r.p.Selection, start, keys)
+	}
+	keep, err := c.keep(r.p.Selection, keys)
+	if err != nil {
+		return err
+	}
+	pitch, kind, _ := c.scoreForm(l.n)
+	return c.topk(l.scores, l.bits, keep, start, l.batch, l.heads, groups(l.n, l.group), l.n, pitch, kind)
 }
 
 // compare counts the query-key pairs that a layer's table keeps, and those of them
@@ -123,5 +137,5 @@ func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, c.topk(scores, bits, keep, 0, s[0], s[1], r.n, r.p.Group, r.n, scoresFloat)
+	return v, c.topk(scores, bits, keep, 0, s[0], s[1], s[2], r.n, r.n, scoresFloat)
 }

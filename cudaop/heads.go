@@ -10,7 +10,7 @@ import (
 // splitHeads runs op.SplitHeads.
 type splitHeads struct{ heads, dim int }
 
-func (r *splitHeads) shape([]tensor.Shape) error { return checkFeatures(r.dim) }
+func (r *splitHeads) shape([]tensor.Shape) error { return nil }
 func (r *splitHeads) ownsResult() bool           { return false }
 
 func (r *splitHeads) run(c *call) (gorgonia.Value, error) {
@@ -21,22 +21,25 @@ func (r *splitHeads) run(c *call) (gorgonia.Value, error) {
 // mergeHeads runs op.MergeHeads.
 type mergeHeads struct{}
 
-func (mergeHeads) shape(in []tensor.Shape) error { return checkFeatures(in[0][3]) }
-func (mergeHeads) ownsResult() bool              { return false }
+func (mergeHeads) shape([]tensor.Shape) error { return nil }
+func (mergeHeads) ownsResult() bool           { return false }
 
 func (mergeHeads) run(c *call) (gorgonia.Value, error) {
 	s := c.in[0].Shape()
 	return c.swapAxes(s[0], s[1], s[2], s[3], s[0], s[2], s[1]*s[3])
 }
 
+// vectorElements is how many elements of a row the layers' kernels move at a time.
+const vectorElements = 8
+
 // swapAxes turns the operator's input, seen as [batch,p,q,dim], into [batch,q,p,dim],
 // which is the result under the given shape.
 func (c *call) swapAxes(batch, p, q, dim int, shape ...int) (gorgonia.Value, error) {
-	x, err := c.bf16(0)
+	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	v, out, wide, err := c.result(shape...)
+	v, out, err := c.result(shape...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +47,6 @@ func (c *call) swapAxes(batch, p, q, dim int, shape ...int) (gorgonia.Value, err
 	if err != nil {
 		return nil, err
 	}
-	return v, k.launchRows(1, batch*p*q*dim, address(x), address(out),
-		integer(batch), integer(p), integer(q), integer(dim), outputType(wide))
+	return v, k.launchRows(1, batch*p*q*((dim+vectorElements-1)/vectorElements), address(x), address(out),
+		integer(batch), integer(p), integer(q), integer(dim), c.elements(), elementType(v.Dtype()))
 }

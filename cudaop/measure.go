@@ -89,8 +89,8 @@ func (o *MeasureOptions) check() error {
 		}
 	}
 	for _, d := range o.HeadDims {
-		if err := checkHeadDim(d); err != nil {
-			return err
+		if !slices.Contains(bf16Dims, d) {
+			return fmt.Errorf("cudaop: head dimension %d, the kernels for bfloat16 take %v", d, bf16Dims)
 		}
 	}
 	for _, s := range o.Sparsities {

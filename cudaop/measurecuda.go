@@ -51,7 +51,7 @@ func measure(o MeasureOptions, report func(Measurement) error) (err error) {
 func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measurement) error) error {
 	c := &call{device: d}
 	defer c.finish(nil)
-	h := &heads{batch: 1, heads: o.Heads, kvHeads: o.KVHeads, n: n, dim: dim, scale: 1 / math.Sqrt(float64(dim))}
+	h := &heads{batch: 1, heads: o.Heads, kvHeads: o.KVHeads, n: n, dim: dim, dt: bfloat16Dtype, scale: 1 / math.Sqrt(float64(dim))}
 	var err error
 	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
 		if *at, err = c.random(i, []int{o.Heads, o.KVHeads, o.KVHeads}[i]*n*dim); err != nil {
@@ -80,7 +80,7 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 	}
 
 	pairs := float64(o.Heads) * float64(n) * float64(n) * float64(dim)
-	dense := func() error { return c.dense(h, out, lse, false) }
+	dense := func() error { return c.dense(h, out, lse, bfloat16Dtype) }
 	if err := tell("dense", 0, 0, 4*pairs, dense); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr,
 	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
 	c := &call{device: d}
 	defer c.finish(nil)
-	u, pitch := groups(h.n, group), logPitch(h.n)
+	u, pitch := groups(h.n, group), scorePitch(h.n)
 	scores, err := c.room(2 * int64(h.heads*u) * int64(pitch))
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr,
 		if err != nil {
 			return err
 		}
-		choose := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, h.n, group, pitch, scoresLog16) }
+		choose := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, u, h.n, pitch, scoresLog16) }
 		if err := tell("topk", group, sparsity, 0, choose); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr,
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
-		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group, false) }); err != nil {
+		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group, bfloat16Dtype) }); err != nil {
 			return err
 		}
 	}

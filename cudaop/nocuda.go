@@ -18,9 +18,9 @@ func Available() error {
 	return fmt.Errorf("%w: the program was built without -tags cuda", ErrUnavailable)
 }
 
-// Supports returns an error if GPU operators cannot do attention with a selection
-// and a head dimension.
-func Supports(op.Selection, int) error { return Available() }
+// Supports returns an error if GPU operators cannot do attention with a head
+// dimension.
+func Supports(int) error { return Available() }
 
 // Wrap returns the GPU twin of an operator of package op. Without -tags cuda there
 // is none, and the operator is returned as it is.

@@ -13,11 +13,11 @@ type rmsNorm struct {
 	eps    float64
 }
 
-func (r *rmsNorm) shape([]tensor.Shape) error { return checkFeatures(len(r.weight)) }
+func (r *rmsNorm) shape([]tensor.Shape) error { return nil }
 func (r *rmsNorm) ownsResult() bool           { return false }
 
 func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
-	x, err := c.bf16(0)
+	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	s := c.in[0].Shape()
-	v, out, wide, err := c.result(s...)
+	v, out, err := c.result(s...)
 	if err != nil {
 		return nil, err
 	}
@@ -34,5 +34,5 @@ func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), outputType(wide))
+	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), c.elements(), elementType(v.Dtype()))
 }

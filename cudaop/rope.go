@@ -20,8 +20,8 @@ type rope struct {
 const maxRotated = 512
 
 func (r *rope) shape([]tensor.Shape) error {
-	if r.dim%(2*vectorElements) != 0 || r.dim > maxRotated {
-		return fmt.Errorf("%w: head dimension %d, the GPU kernel takes multiples of %d up to %d", op.ErrShape, r.dim, 2*vectorElements, maxRotated)
+	if r.dim > maxRotated {
+		return fmt.Errorf("%w: head dimension %d, the GPU kernel takes up to %d", op.ErrShape, r.dim, maxRotated)
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func (r *rope) shape([]tensor.Shape) error {
 func (r *rope) ownsResult() bool { return false }
 
 func (r *rope) run(c *call) (gorgonia.Value, error) {
-	x, err := c.bf16(0)
+	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (r *rope) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	s := c.in[0].Shape()
-	v, out, wide, err := c.result(s[0], r.heads, s[1], r.dim)
+	v, out, err := c.result(s[0], r.heads, s[1], r.dim)
 	if err != nil {
 		return nil, err
 	}
@@ -47,5 +47,5 @@ func (r *rope) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	return v, k.launch(s[0]*s[1], address(x), address(positions), address(out),
-		integer(s[1]), integer(r.heads), integer(r.dim), float(r.theta), outputType(wide))
+		integer(s[1]), integer(r.heads), integer(r.dim), float(r.theta), c.elements(), elementType(v.Dtype()))
 }

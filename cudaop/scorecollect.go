@@ -27,7 +27,7 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	defer r.p.State.Spend(mode, time.Now())
-	if mode != op.Refresh {
+	if mode != op.Refresh || r.p.Selection.Kind == op.SelectStatic {
 		return placeholder(), nil
 	}
 	h, err := c.heads(r.p)
@@ -39,21 +39,35 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	l.Drop()
-	if l.out, err = c.memory.get(2 * int64(h.batch*h.heads*h.n) * int64(h.dim)); err != nil {
+	if l.out, err = c.memory.get(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size())); err != nil {
 		return nil, err
 	}
-	pitch := logPitch(h.n)
-	if l.scores, err = c.memory.get(2 * int64(h.batch*h.heads*groups(h.n, r.p.Group)) * int64(pitch)); err != nil {
+	rows := int64(h.batch * h.heads * groups(h.n, r.p.Group))
+	if r.p.Selection.Kind != op.SelectColumns {
+		if l.scores, err = c.memory.get(4 * rows * int64(blocksOf(r.p.Selection, h.n).width())); err != nil {
+			return nil, err
+		}
+		return placeholder(), c.collectBlocks(h, r.p.Selection, r.p.Group, l.out, l.scores)
+	}
+	pitch, kind, size := c.scoreForm(h.n)
+	if l.scores, err = c.memory.get(rows * int64(pitch) * size); err != nil {
 		return nil, err
 	}
-	if err := r.collect(c, h, l.out, l.scores, pitch, scoresLog16); err != nil {
-		return nil, err
-	}
-	return placeholder(), nil
+	return placeholder(), r.collect(c, h, l.out, l.scores, pitch, kind)
 }
 
-// logPitch is the distance between rows of log16 scores, in elements.
-func logPitch(n int) int { return (n + 7) &^ 7 }
+// scoreForm is how rows of n scores lie between operators: the distance from one to
+// the next in elements, and the elements' type and size. What rounds inputs to 8 bits
+// is served by scores within 0.07 %.
+func (c *call) scoreForm(n int) (pitch, kind int, size int64) {
+	if c.o.precision == op.Float32 {
+		return scorePitch(n), scoresFloat, 4
+	}
+	return scorePitch(n), scoresLog16, 2
+}
+
+// scorePitch is the distance between rows of n scores, in elements.
+func scorePitch(n int) int { return (n + 7) &^ 7 }
 
 // pure is the operator without a State: scores for the machine.
 func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
@@ -65,7 +79,7 @@ func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.room(2 * int64(h.batch*h.heads*h.n) * int64(h.dim))
+	out, err := c.room(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size()))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +92,7 @@ func (r *scoreCollect) collect(c *call, h *heads, out, scores cu.DevicePtr, pitc
 	if err != nil {
 		return err
 	}
-	if err := c.dense(h, out, lse, false); err != nil {
+	if err := c.dense(h, out, lse, c.o.dtype()); err != nil {
 		return err
 	}
 	return c.scores(h, lse, scores, r.p.Group, pitch, kind)

@@ -89,22 +89,30 @@ func (c *call) at(i int, dt tensor.Dtype) (cu.DevicePtr, error) {
 	return cu.DevicePtr(c.in[i].Uintptr()), nil
 }
 
-// bf16 returns the address of an input as bfloat16, which is a rounded copy if the
-// input belongs to the machine.
-func (c *call) bf16(i int) (cu.DevicePtr, error) {
-	if c.in[i].Dtype() == bfloat16Dtype {
-		return cu.DevicePtr(c.in[i].Uintptr()), nil
+// operand returns the address of an input in the operator's own type.
+func (c *call) operand(i int) (cu.DevicePtr, error) { return c.as(c.o.dtype(), i) }
+
+// as returns the address of an input as float32 or bfloat16: that of a copy if it is
+// of the other type.
+func (c *call) as(dt tensor.Dtype, i int) (cu.DevicePtr, error) {
+	in := c.in[i]
+	if in.Dtype() == dt {
+		return cu.DevicePtr(in.Uintptr()), nil
 	}
-	from, err := c.at(i, tensor.Float32)
+	from, name := tensor.Float32, "f32_to_bf16"
+	if dt == tensor.Float32 {
+		from, name = bfloat16Dtype, "bf16_to_f32"
+	}
+	at, err := c.at(i, from)
 	if err != nil {
 		return 0, err
 	}
-	n := c.in[i].Shape().TotalSize()
-	to, err := c.room(2 * int64(n))
+	n := in.Shape().TotalSize()
+	to, err := c.room(int64(n) * int64(dt.Size()))
 	if err != nil {
 		return 0, err
 	}
-	return to, c.convert("f32_to_bf16", from, to, n)
+	return to, c.convert(name, at, to, n)
 }
 
 // convert runs one of the kernels that change the type of n elements.
@@ -117,19 +125,28 @@ func (c *call) convert(name string, from, to cu.DevicePtr, n int) error {
 }
 
 // result returns the operator's result and where it goes: to the machine as
-// float32, or to the next operators in the operator's own type. wide says that it
-// is float32.
-func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, wide bool, err error) {
+// float32, or to the next operators in the operator's own type.
+func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, err error) {
 	_, readers := c.o.Planned()
 	if readers == 0 {
-		v, at, err = c.machineResult(tensor.Float32, shape...)
-		return v, at, true, err
+		return c.machineResult(tensor.Float32, shape...)
 	}
 	r := &resident{sh: slices.Clone(shape), dt: c.o.dtype(), readers: readers}
 	if r.at, err = c.memory.get(int64(r.MemSize())); err != nil {
-		return nil, 0, false, err
+		return nil, 0, err
 	}
-	return r, r.at, r.dt == tensor.Float32, nil
+	return r, r.at, nil
+}
+
+// elements is the number of the operator's own type.
+func (c *call) elements() uint64 { return elementType(c.o.dtype()) }
+
+// elementType is the number that the kernels know a type of elements by.
+func elementType(dt tensor.Dtype) uint64 {
+	if dt == tensor.Float32 {
+		return 1
+	}
+	return 0
 }
 
 // machineResult returns the room that the machine made for the result.

@@ -9,17 +9,32 @@ import (
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
+	"gorgonia.org/tensor"
 )
 
-// matrix returns a weight on the GPU as bfloat16. It is copied there once for all
-// operators and steps of the machine.
-func (d *device) matrix(w *op.Weight) (cu.DevicePtr, error) {
-	key := &w.Data[0]
+// matrixKey is a weight, by where it lies on the host, and its element type on the
+// GPU.
+type matrixKey struct {
+	data *byte
+	dt   tensor.Dtype
+}
+
+// matrix returns a weight on the GPU, as float32 or bfloat16. It is copied there once
+// for all operators and steps of the machine.
+func (d *device) matrix(w *op.Weight, dt tensor.Dtype) (cu.DevicePtr, error) {
+	key := matrixKey{&w.Data[0], dt}
 	if at, ok := d.matrices[key]; ok {
 		return at, nil
 	}
 	data := w.Data
-	if w.DType != op.BF16 {
+	switch {
+	case dt == tensor.Float32 && w.DType != op.F32:
+		wide := make([]float32, w.Rows*w.Cols)
+		for i := range w.Rows {
+			w.Row(wide[i*w.Cols:(i+1)*w.Cols], i)
+		}
+		data = unsafe.Slice((*byte)(unsafe.Pointer(&wide[0])), 4*len(wide))
+	case dt == bfloat16Dtype && w.DType != op.BF16:
 		data = make([]byte, 2*w.Rows*w.Cols)
 		row := make([]float32, w.Cols)
 		for i := range w.Rows {

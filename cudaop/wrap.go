@@ -47,40 +47,35 @@ func Available() error {
 	return nil
 }
 
-// Supports returns an error if GPU operators cannot do attention with a selection
-// and a head dimension.
-func Supports(s op.Selection, headDim int) error {
-	if err := checkSelection(op.AttentionParams{Selection: s}); err != nil {
-		return fmt.Errorf("cudaop: %w", err)
-	}
-	return checkHeadDim(headDim)
-}
+// Supports returns an error if GPU operators cannot do attention with a head
+// dimension.
+func Supports(headDim int) error { return checkHeadDim(headDim) }
 
 // Wrap returns the GPU twin of an operator of package op. The twin takes the same
-// inputs and gives the same results, to the precision of bfloat16: it computes from
-// values rounded to it and sums in float32. Between twins that a Workspace has
-// planned, values stay on the GPU, rounded to the precision p. AutoPrecision is
-// BFloat16.
+// inputs and gives the same results, to the precision p: with Float32 it rounds
+// nothing but sums, with BFloat16, which AutoPrecision stands for, it computes from
+// values rounded to that, and sums in float32. Between twins that a Workspace has
+// planned, values stay on the GPU in that form.
 //
-// The error says what the GPU operators cannot do: other precisions, and attention
-// for other selections than single columns.
+// The error says what the GPU operators cannot do: Int16, and without a State padding
+// masks and other selections than single columns.
 func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	var r runner
 	var err error
 	switch p {
 	case op.AutoPrecision:
 		p = op.BFloat16
-	case op.BFloat16:
+	case op.Float32, op.BFloat16:
 	default:
 		return nil, fmt.Errorf("cudaop: %v: %w: precision %v runs on the CPU only", o, op.ErrValue, p)
 	}
 	switch o := o.(type) {
 	case *op.ScoreCollect:
-		r, err = &scoreCollect{o.Params()}, checkSelection(o.Params())
+		r, err = &scoreCollect{o.Params()}, checkParams(o.Params())
 	case *op.GroupTopK:
-		r, err = &groupTopK{o.Params(), o.Len()}, checkSelection(o.Params())
+		r, err = &groupTopK{o, o.Params(), o.Len()}, checkParams(o.Params())
 	case *op.ColumnSparseAttn:
-		r, err = &columnSparseAttn{o.Params()}, checkSelection(o.Params())
+		r, err = &columnSparseAttn{o.Params()}, checkParams(o.Params())
 	case *op.DenseAttn:
 		r = &denseAttn{o.Params()}
 	case *op.Embed:

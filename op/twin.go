@@ -82,6 +82,21 @@ func (o *DenseAttn) Params() AttentionParams { return o.p }
 // Keep is how many of n keys a group keeps: max(1, floor((1-Sparsity)*n)).
 func (s Selection) Keep(n int) int { return s.keep(n) }
 
+// Quota is how many of n blocks SparseD picks in one of its rankings:
+// max(1, floor((1-Sparsity)*n)+1), at most n.
+func (s Selection) Quota(n int) int { return s.quota(n) }
+
+// GenerationBlock is SparseD's first key block that lies fully inside the generated
+// tokens, or the last block of all.
+func (s Selection) GenerationBlock(n int) int { return s.generationBlock(n) }
+
+// Sinks is the number of keys that a static pattern always keeps.
+func (s Selection) Sinks(n int) int { return s.sinks(n) }
+
+// Static makes the table of a pattern that never changes, if there is none. It stays
+// on the host: who looks at it reads it there, and kernels go by the position.
+func (o *GroupTopK) Static() { o.static() }
+
 // Part is an operator's part in the attention of a layer.
 type Part uint8
 

@@ -3,16 +3,52 @@
 
 #include "common.cuh"
 
-struct Attention {
-  const bf16 *q, *k, *v;
+template <class T>
+struct AttentionOf {
+  const T *q, *k, *v;
   void* out;
   float* lse;
-  const int* start;                              // full attention
-  const uint32_t* bits;                          // sparse attention
+  const int* start;                              // full attention, window
+  const uint32_t* bits;                          // columns
   long long batch_stride, head_stride;
   int batch, heads, kv_heads, n, group;
   float scale_log2;
   int otype;
+  int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
+};
+using Attention = AttentionOf<bf16>;
+
+enum Pattern { kDense, kColumns, kWindow };
+
+// Stretch goes over the keys that the queries first .. limit-1 see by their position, tile by tile: those from the start on
+// and, of a window, those before `sinks` and around the queries.
+struct Stretch {
+  const int reach, sinks, low, end;
+  int next;
+
+  template <class T>
+  DEVICE Stretch(const AttentionOf<T>& a, Pattern pattern, int batch, int first, int limit)
+      : reach(a.reach), sinks(a.sinks), low(pattern == kWindow ? first - a.reach : 0),
+        end(pattern == kWindow ? min(a.n, max(limit + a.reach, a.sinks)) : a.n), next(a.start ? max(a.start[batch], 0) : 0) {
+    skip();
+  }
+
+  // take returns the first key of the next tile, and in count how many there are; 0 behind the last.
+  DEVICE int take(int tile, int& count) {
+    const int from = next;
+    count = max(min(end - from, tile), 0);
+    next += tile;
+    skip();
+    return from;
+  }
+
+  // sees reports whether a query sees a key of a window.
+  DEVICE bool sees(int query, int key) const { return key < sinks || abs(query - key) <= reach; }
+
+ private:
+  DEVICE void skip() {
+    if (next >= sinks) next = max(next, low);
+  }
 };
 
 // Columns turns the bits of a block's groups into rings of keys in ascending order, in shared memory, a stretch of the

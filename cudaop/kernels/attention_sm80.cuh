@@ -1,4 +1,5 @@
-// Attention for any GPU since Ampere and any group size: full attention, and attention over each group's columns.
+// Attention for any GPU since Ampere and any group size: full attention, attention over a window, and over each group's
+// columns.
 //
 // A block of four warps works on up to 64 queries, 16 for each warp; with columns they belong to one group. Keys and
 // values come in tiles of 64, row by row, into one of two stages while the other is used. Queries, scores and weights
@@ -11,18 +12,19 @@
 
 constexpr int kQueries = 64, kTile = 64;
 
-template <int D, bool SPARSE>
+template <int D, Pattern PATTERN>
 struct Layout {
   static constexpr int kTileBytes = kTile * D * 2;
   static constexpr int kV = 2 * kTileBytes;      // two stages of each
   static constexpr int kRings = kV + 2 * kTileBytes;
-  static constexpr int kTotals = kRings + (SPARSE ? kRingBytes : 0);
+  static constexpr int kTotals = kRings + (PATTERN == kColumns ? kRingBytes : 0);
   static constexpr int kShared = kTotals + 16 + 128;
 };
 
-template <int D, bool SPARSE>
+template <int D, Pattern PATTERN>
 DEVICE void attend(const Attention& a) {
-  using L = Layout<D, SPARSE>;
+  using L = Layout<D, PATTERN>;
+  constexpr bool SPARSE = PATTERN == kColumns;
   extern __shared__ uint8_t memory[];
   const uint32_t base = (smem_address(memory) + 127) & ~127u;
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
@@ -56,23 +58,23 @@ DEVICE void attend(const Attention& a) {
 
   const uint32_t* bits = SPARSE ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
   Columns<1> columns(reinterpret_cast<const uint16_t*>(bits), SPARSE ? 1 : 0, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
-  int next = a.start ? max(a.start[batch], 0) : 0;   // full attention: the next key
+  Stretch stretch(a, PATTERN, batch, first, limit);
 
-  // fetch starts the copies of the next tile and returns how many keys it has.
-  const auto fetch = [&](int stage) {
+  // fetch starts the copies of the next tile and returns how many keys it has; `from` is the first, unless they are columns.
+  const auto fetch = [&](int stage, int& from) {
     int count;
     if (SPARSE) {
       while (columns.have[0] < kTile && columns.expand()) {}
       count = min(columns.have[0], kTile);
     } else {
-      count = max(min(a.n - next, kTile), 0);
+      from = stretch.take(kTile, count);
     }
     if (count > 0) {
 #pragma unroll
       for (int i = 0; i < kTile / 16; i++) {
         const int r = (tid >> 3) + 16 * i;
         const bool live = r < count;
-        const uint32_t key = !live ? 0 : SPARSE ? columns.entry<0>(r) : next + r;
+        const uint32_t key = !live ? 0 : SPARSE ? columns.entry<0>(r) : from + r;
         const uint32_t to = base + stage * L::kTileBytes + swizzled(r, tid & 7);
 #pragma unroll
         for (int slab = 0; slab < D / 64; slab++) {
@@ -81,17 +83,17 @@ DEVICE void attend(const Attention& a) {
           copy16(to + L::kV + slab * kTile * 128, a.v + at, live);
         }
       }
-      if (SPARSE) columns.drop<0>(kTile); else next += kTile;
+      if (SPARSE) columns.drop<0>(kTile);
     }
     copies_commit();
     return count;
   };
 
   float o[D / 2] = {}, max0 = kLowest, max1 = kLowest, sum0 = 0, sum1 = 0;
-  int count = fetch(0);
+  int from = 0, following_from = 0, count = fetch(0, from);
 #pragma unroll 1
   for (int stage = 0; count > 0; stage ^= 1) {
-    const int following = fetch(stage ^ 1);
+    const int following = fetch(stage ^ 1, following_from);
     copies_wait<1>();
     __syncthreads();
 
@@ -112,6 +114,11 @@ DEVICE void attend(const Attention& a) {
 #pragma unroll
       for (int i = 0; i < kTile / 2; i++)
         if (8 * (i / 4) + 2 * (lane & 3) + (i & 1) >= count) s[i] = -CUDART_INF_F;
+    }
+    if (PATTERN == kWindow) {
+#pragma unroll
+      for (int i = 0; i < kTile / 2; i++)
+        if (!stretch.sees(row + 4 * (i & 2), from + 8 * (i / 4) + 2 * (lane & 3) + (i & 1))) s[i] = -CUDART_INF_F;
     }
 
     float m0 = max0, m1 = max1;
@@ -145,7 +152,7 @@ DEVICE void attend(const Attention& a) {
       }
     }
     __syncthreads();                             // the stage is free
-    count = following;
+    count = following, from = following_from;
   }
 
   sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
