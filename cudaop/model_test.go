@@ -4,14 +4,21 @@ package cudaop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // TestModels: the small models, every operator on the GPU, answer as they do on the
@@ -66,5 +73,76 @@ func TestModels(t *testing.T) {
 	}
 	if held := cudaop.Held(); held != 0 {
 		t.Errorf("%d bytes held after all sessions closed", held)
+	}
+}
+
+// reference is a model with logits that its reference implementation gave.
+type reference struct {
+	set   string
+	build func(g *gorgonia.ExprGraph, s llada.Shape, ctl *pulsecol.Controller) (*llada.Graph, error)
+}
+
+// logits runs one step of a model in a graph of its own.
+func (r *reference) logits(t *testing.T, ids []int32, shape []int, cfg pulsecol.Config) []float32 {
+	t.Helper()
+	ctl := must(pulsecol.NewController(cfg))(t)
+	g := gorgonia.NewGraph()
+	n := len(ids)
+	m := must(r.build(g, llada.Shape{Batch: shape[0], Len: shape[1], Rows: n}, ctl))(t)
+	positions, rows := make([]int32, n), make([]int32, n)
+	for i := range n {
+		positions[i], rows[i] = int32(i%shape[1]), int32(i)
+	}
+	for node, data := range map[*gorgonia.Node][]int32{m.IDs: ids, m.Positions: positions, m.Rows: rows} {
+		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws := op.NewWorkspace()
+	ws.Plan(g, m.Logits)
+	out := func() []float32 { return m.Logits.Value().Data().([]float32) }
+	if op.IsTwin(m.Logits.Op()) {
+		copied := read(m.Logits)
+		out = func() []float32 { return floats(copied) }
+	}
+	vm := must(pulsecol.NewMachine(g, ctl))(t)
+	vm.UseWorkspace(ws)
+	defer func() {
+		if err := errors.Join(vm.Close(), ctl.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := ctl.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := vm.Step(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(out())
+}
+
+// TestReferenceLogits: the reference implementations' logits on the GPU. In float32
+// they are the CPU's to its tolerance. In bfloat16 the error is at most twice that of
+// rounding the operands of the blocks' products alone, which is what the CPU does.
+func TestReferenceLogits(t *testing.T) { onBoth(t, testReferenceLogits) }
+
+func testReferenceLogits(t *testing.T) {
+	l := must(llada.Open(golden.Dir(t, "llada")))(t)
+	defer l.Close()
+	d := must(dream.Open(golden.Dir(t, "dream")))(t)
+	defer d.Close()
+	for _, r := range []reference{{"llada/expected", l.Build}, {"dream/expected", d.Build}} {
+		set := golden.Open(t, r.set)
+		var cases struct{ Logits []string }
+		set.JSON(&cases)
+		for _, name := range cases.Logits {
+			t.Run(r.set+"/"+name, func(t *testing.T) {
+				ids, shape := set.Int32s(name + ".ids")
+				want, _ := set.Float32s(name + ".out")
+				tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.Float32}), want, 1e-4)
+				plain := r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CPU, Precision: pulsecol.BFloat16})
+				tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.BFloat16}), want, 2*tol.RelL2(plain, want))
+			})
+		}
 	}
 }

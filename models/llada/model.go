@@ -133,9 +133,10 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 	return out, nil
 }
 
-// Logits runs one forward pass with full attention over sequences of one length
-// and returns the logits of every token, [len(ids), n, Vocab]. padding gives the
-// number of padding tokens on the left of each sequence; nil is none.
+// Logits runs one forward pass with full attention over sequences of one length, in
+// float32 on any device, and returns the logits of every token, [len(ids), n, Vocab].
+// padding gives the number of padding tokens on the left of each sequence; nil is
+// none.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
 	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
 		Build: m.build, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,

@@ -189,15 +189,15 @@ type LogitsRequest struct {
 	Context int
 }
 
-// Logits runs one dense forward pass and returns the logits of every token:
-// [len(IDs),n,Vocab], flat.
+// Logits runs one dense forward pass in float32 and returns the logits of every
+// token: [len(IDs),n,Vocab], flat.
 func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 	if err := req.check(); err != nil {
 		return nil, err
 	}
 	n := len(req.IDs[0])
 	shape := Shape{Batch: len(req.IDs), Len: n, Rows: len(req.IDs) * n, Padded: req.Padding != nil}
-	sess, err := NewSession(req.Build, shape, pulsecol.Config{})
+	sess, err := NewSession(req.Build, shape, pulsecol.Config{Precision: pulsecol.Float32})
 	if err != nil {
 		return nil, err
 	}
