@@ -42,8 +42,26 @@ func (c *call) collectBlocks(h *heads, sel op.Selection, group int, out, sums cu
 		return err
 	}
 	b, ranked := blocksOf(sel, h.n), *h
+	pitch, kind, size := c.scoreForm(h.n)
+	groups := h.batch * h.heads * groups(h.n, group)
+	scores, err := c.room(int64(groups) * int64(pitch) * size)
+	if err != nil {
+		return err
+	}
+	// sum makes the sums of the keys from the first on elements at, at+1, ... of each row.
+	sum := func(first, at int) error {
+		if err := c.scores(&ranked, lse, scores, group, pitch, kind); err != nil {
+			return err
+		}
+		k, err := c.kernel("blocks", "block_sums")
+		if err != nil {
+			return err
+		}
+		return k.launch(groups, address(scores), address(sums), integer(h.n), integer(first), integer(b.size),
+			integer(pitch), integer(kind), integer(b.width()), integer(at))
+	}
 	if sel.ScoreScale == 0 && b.behind() == 0 {
-		return c.sumBlocks(&ranked, lse, sums, group, 0, b, 0)
+		return sum(0, 0)
 	}
 	// The other softmaxes; what attention they give nobody wants.
 	unused, err := c.room(rows * int64(h.dim) * int64(c.o.dtype().Size()))
@@ -56,7 +74,7 @@ func (c *call) collectBlocks(h *heads, sel op.Selection, group int, out, sums cu
 			return err
 		}
 	}
-	if err := c.sumBlocks(&ranked, lse, sums, group, 0, b, 0); err != nil || b.behind() == 0 {
+	if err := sum(0, 0); err != nil || b.behind() == 0 {
 		return err
 	}
 	first, behind := b.last*b.size, ranked
@@ -67,27 +85,7 @@ func (c *call) collectBlocks(h *heads, sel op.Selection, group int, out, sums cu
 	if err := c.dense(&behind, unused, lse, c.o.dtype()); err != nil {
 		return err
 	}
-	return c.sumBlocks(&ranked, lse, sums, group, first, b, b.all)
-}
-
-// sumBlocks queues the sums of scores, from the log-sum-exp of attention, over blocks
-// of keys from the first on. They are elements at, at+1, ... of each row of sums.
-func (c *call) sumBlocks(h *heads, lse, sums cu.DevicePtr, group, first int, b blocks, at int) error {
-	rows := h.batch * h.heads * groups(h.n, group)
-	pitch, kind, size := c.scoreForm(h.n)
-	scores, err := c.room(int64(rows) * int64(pitch) * size)
-	if err != nil {
-		return err
-	}
-	if err := c.scores(h, lse, scores, group, pitch, kind); err != nil {
-		return err
-	}
-	k, err := c.kernel("blocks", "block_sums")
-	if err != nil {
-		return err
-	}
-	return k.launch(rows, address(scores), address(sums), integer(h.n), integer(first), integer(b.size), integer(pitch), integer(kind),
-		integer(b.width()), integer(at))
+	return sum(first, b.all)
 }
 
 // chooseBlocks queues the choice of the best blocks of each group by the layer's sums,
