@@ -95,6 +95,21 @@ func TestConfigValidateReportsAll(t *testing.T) {
 	}
 }
 
+// TestPrecisionFor: left open, the precision is that of the device.
+func TestPrecisionFor(t *testing.T) {
+	for p, want := range map[pulsecol.Precision]pulsecol.Precision{
+		pulsecol.AutoPrecision: pulsecol.Float32, pulsecol.Float32: pulsecol.Float32, pulsecol.BFloat16: pulsecol.BFloat16, pulsecol.Int16: pulsecol.Int16,
+	} {
+		ctl, err := pulsecol.NewController(pulsecol.Config{Device: pulsecol.CPU, Precision: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ctl.PrecisionFor(64); got != want {
+			t.Errorf("%v on the CPU is %v, want %v", p, got, want)
+		}
+	}
+}
+
 // TestDevice: asking for CUDA where there is none is an error; Auto falls back.
 func TestDevice(t *testing.T) {
 	if cudaop.Available() == nil {

@@ -442,7 +442,7 @@ func testPatterns(t *testing.T) {
 		pulsecol.SparseD{BlockSize: 32, Generation: 40},
 		pulsecol.SparseD{BlockSize: 16, Generation: 1000, ScoreScale: 0.05}, // no prompt
 		pulsecol.SlidingWindow{Width: 20},
-		pulsecol.Streaming{Width: 50, SinkFraction: 0.1},
+		pulsecol.Streaming{Width: 20, SinkFraction: 0.4},
 		pulsecol.Streaming{Width: 1000, SinkFraction: 1}, // every key
 	} {
 		for s, padded := range map[kernel.Shape]bool{
@@ -654,6 +654,32 @@ func TestClose(t *testing.T) {
 		if held := cudaop.Held(); held != 0 {
 			t.Fatalf("%d bytes held after Close", held)
 		}
+	}
+}
+
+// TestDevice: with a GPU, Auto takes it for what it can do, and the precision left open
+// is its own.
+func TestDevice(t *testing.T) {
+	needGPU(t)
+	for _, c := range []struct {
+		cfg       pulsecol.Config
+		headDim   int
+		device    pulsecol.Device
+		precision pulsecol.Precision
+	}{
+		{pulsecol.Config{}, 128, pulsecol.CUDA, pulsecol.BFloat16},
+		{pulsecol.Config{Pattern: pulsecol.Streaming{}, Precision: pulsecol.Float32}, 16, pulsecol.CUDA, pulsecol.Float32},
+		{pulsecol.Config{}, 257, pulsecol.CPU, pulsecol.Float32},
+		{pulsecol.Config{Precision: pulsecol.Int16}, 128, pulsecol.CPU, pulsecol.Int16},
+		{pulsecol.Config{Schedule: pulsecol.Adaptive{}}, 128, pulsecol.CPU, pulsecol.Float32},
+	} {
+		ctl := must(pulsecol.NewController(c.cfg))(t)
+		if d, p := ctl.DeviceFor(c.headDim), ctl.PrecisionFor(c.headDim); d != c.device || p != c.precision {
+			t.Errorf("%+v, heads of %d: %v and %v, want %v and %v", c.cfg, c.headDim, d, p, c.device, c.precision)
+		}
+	}
+	if err := (pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.Int16}).Validate(); !errors.Is(err, pulsecol.ErrConfig) {
+		t.Errorf("int16 on the GPU: %v", err)
 	}
 }
 
