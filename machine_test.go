@@ -631,7 +631,7 @@ func TestInternalErrorThroughMachine(t *testing.T) {
 	y := must(pulsecol.Attention(q, k, v, ctl.Layer(0)))(t)
 	merged := must(op.Apply(op.NewMergeHeads("merge"), y))(t)
 	broken := op.Weight{Rows: 3, Cols: 8, DType: op.F32, Data: make([]byte, 7)} // not from NewWeight
-	must(op.Apply(must(op.NewLinear("proj", broken, nil))(t), merged))(t)
+	must(op.Apply(must(op.NewLinear("proj", op.Projection{Weight: broken}))(t), merged))(t)
 	m := must(pulsecol.NewMachine(g, ctl))(t)
 	defer m.Close()
 	(&rig{t: t, q: q, k: k, v: v}).let(a)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
 
@@ -36,46 +37,47 @@ func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts .
 }
 
 func (b *Block) build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
-	h, err := b.attention(x, positions, layer, opts)
+	x, err := b.attention(x, positions, layer, opts)
 	if err != nil {
 		return nil, fmt.Errorf("graph: %s: attention: %w", b.Path, err)
 	}
-	if x, err = Add(b.Path+".attention.residual", x, h); err != nil {
-		return nil, fmt.Errorf("graph: %s: %w", b.Path, err)
-	}
-	if h, err = b.feedForward(x); err != nil {
+	if x, err = b.feedForward(x); err != nil {
 		return nil, fmt.Errorf("graph: %s: feed-forward: %w", b.Path, err)
-	}
-	if x, err = Add(b.Path+".feedforward.residual", x, h); err != nil {
-		return nil, fmt.Errorf("graph: %s: %w", b.Path, err)
 	}
 	return x, nil
 }
 
 func (b *Block) attention(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	heads := []op.Heads{
+		{Count: b.Heads, Dim: b.HeadDim},
+		{First: b.Heads, Count: b.KVHeads, Dim: b.HeadDim},
+		{First: b.Heads + b.KVHeads, Count: b.KVHeads, Dim: b.HeadDim},
+	}
+	for i, p := range []*Projection{&b.Q, &b.K, &b.V} {
+		// One that is too wide would move the heads behind it.
+		if want := heads[i].Count * b.HeadDim; p.Weight.Rows != want {
+			return nil, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
+				p.Path, op.ErrShape, p.Weight.Rows, p.Weight.Cols, heads[i].Count, b.HeadDim, want)
+		}
+	}
 	n, err := RMSNorm(x, b.AttentionNorm)
 	if err != nil {
 		return nil, err
 	}
-	q, err := Linear(n, b.Q)
+	qkv, err := Linear(n, b.Q, b.K, b.V) // [B,N,(H+2Hkv)*D]
 	if err != nil {
 		return nil, err
 	}
-	if q, err = RoPE(b.Path+".q.rope", q, positions, b.Heads, b.HeadDim, b.Theta); err != nil { // [B,H,N,D]
-		return nil, err
-	}
-	k, err := Linear(n, b.K)
+	q, err := RoPE(b.Path+".q.rope", qkv, positions, heads[0], b.Theta) // [B,H,N,D]
 	if err != nil {
 		return nil, err
 	}
-	if k, err = RoPE(b.Path+".k.rope", k, positions, b.KVHeads, b.HeadDim, b.Theta); err != nil { // [B,Hkv,N,D]
-		return nil, err
-	}
-	v, err := Linear(n, b.V)
+	k, err := RoPE(b.Path+".k.rope", qkv, positions, heads[1], b.Theta) // [B,Hkv,N,D]
 	if err != nil {
 		return nil, err
 	}
-	if v, err = SplitHeads(b.Path+".v.heads", v, b.KVHeads, b.HeadDim); err != nil { // [B,Hkv,N,D]
+	v, err := SplitHeads(b.Path+".v.heads", qkv, heads[2]) // [B,Hkv,N,D]
+	if err != nil {
 		return nil, err
 	}
 	a, err := pulsecol.Attention(q, k, v, layer, opts...)
@@ -85,7 +87,7 @@ func (b *Block) attention(x, positions *gorgonia.Node, layer *pulsecol.Layer, op
 	if a, err = MergeHeads(b.Path+".attention.merge", a); err != nil { // [B,N,H*D]
 		return nil, err
 	}
-	return Linear(a, b.Out)
+	return AddLinear(x, a, b.Out)
 }
 
 func (b *Block) feedForward(x *gorgonia.Node) (*gorgonia.Node, error) {
@@ -93,17 +95,9 @@ func (b *Block) feedForward(x *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate, err := Linear(m, b.Gate)
+	h, err := SwiGLU(m, b.Gate, b.Up)
 	if err != nil {
 		return nil, err
 	}
-	up, err := Linear(m, b.Up)
-	if err != nil {
-		return nil, err
-	}
-	h, err := SwiGLU(b.Path+".swiglu", gate, up)
-	if err != nil {
-		return nil, err
-	}
-	return Linear(h, b.Down)
+	return AddLinear(x, h, b.Down)
 }

@@ -22,9 +22,9 @@ func TestNodeCount(t *testing.T) {
 			g := gorgonia.NewGraph()
 			model.build(t, g, newController(t, pulsecol.Config{Sparsity: 0.5}), blocks, 6, 1, 2, 3, 6, 6, 6)
 			// Inputs: ids, positions, rows. Embedding, norm, head. In a block: 2
-			// norms, 7 projections, 2 rotations, the split of v, 3 for attention, the
-			// merge, the activation and 2 sums.
-			if got, want := len(g.AllNodes()), 3+3+blocks*(2+7+2+1+3+1+1+2); got != want {
+			// norms, 3 linear layers, 2 rotations, the split of v, 3 for attention, the
+			// merge and the gated layer.
+			if got, want := len(g.AllNodes()), 3+3+blocks*(2+3+2+1+3+1+1); got != want {
 				t.Errorf("%s of %d blocks: %d nodes, want %d", name, blocks, got, want)
 			}
 			if err := graph.Check(g); err != nil {
@@ -205,21 +205,24 @@ func TestBlockErrors(t *testing.T) {
 		change func(b *graph.Block)
 		want   []string
 	}{
-		"attention norm":    {func(b *graph.Block) { b.AttentionNorm.Weight = make([]float32, 7) }, []string{"attention", "blocks.1.norm1", "weight 7"}},
-		"q":                 {func(b *graph.Block) { b.Q.Weight = weights{t}.matrix(8, 9, 1, 0) }, []string{"attention", "blocks.1.q", "takes 9"}},
-		"q's heads":         {func(b *graph.Block) { b.Heads = 3 }, []string{"attention", "blocks.1.q.rope", "3 heads of 4 need 12"}},
-		"k":                 {func(b *graph.Block) { b.K.Bias = make([]float32, 3) }, []string{"attention", "blocks.1.k", "bias has 3"}},
-		"k's heads":         {func(b *graph.Block) { b.KVHeads = 4 }, []string{"attention", "blocks.1.k.rope", "4 heads of 4"}},
-		"v":                 {func(b *graph.Block) { b.V.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"attention", "blocks.1.v.heads", "2 heads of 4"}},
-		"head dimension":    {func(b *graph.Block) { b.HeadDim = 3 }, []string{"attention", "head dimension 3"}},
+		"attention norm": {func(b *graph.Block) { b.AttentionNorm.Weight = make([]float32, 7) }, []string{"attention", "blocks.1.norm1", "weight 7"}},
+		"q":              {func(b *graph.Block) { b.Q.Weight = weights{t}.matrix(8, 9, 1, 0) }, []string{"attention", "blocks.1.q", "takes 9"}},
+		"q's heads":      {func(b *graph.Block) { b.Heads = 3 }, []string{"attention", "blocks.1.q: ", "weight [8 8], 3 heads of 4 need 12 rows"}},
+		"k":              {func(b *graph.Block) { b.K.Bias = make([]float32, 3) }, []string{"attention", "blocks.1.k", "bias has 3"}},
+		"k's heads":      {func(b *graph.Block) { b.KVHeads = 4 }, []string{"attention", "blocks.1.k: ", "4 heads of 4 need 16 rows"}},
+		"v":              {func(b *graph.Block) { b.V.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"attention", "blocks.1.v: ", "2 heads of 4 need 8 rows"}},
+		"head dimension": {func(b *graph.Block) {
+			b.HeadDim = 1
+			b.Heads, b.KVHeads = 8, 8
+		}, []string{"attention", "head dimension 1"}},
 		"theta":             {func(b *graph.Block) { b.Theta = 0 }, []string{"attention", "theta 0"}},
 		"out":               {func(b *graph.Block) { b.Out.Weight = weights{t}.matrix(8, 4, 1, 0) }, []string{"attention", "blocks.1.out", "takes 4"}},
-		"out's size":        {func(b *graph.Block) { b.Out.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"blocks.1.attention.residual", "differ"}},
+		"out's size":        {func(b *graph.Block) { b.Out.Weight = weights{t}.matrix(4, 8, 1, 0) }, []string{"attention", "blocks.1.out", "differ"}},
 		"feed-forward norm": {func(b *graph.Block) { b.FeedForwardNorm.Weight = nil }, []string{"feed-forward", "blocks.1.norm2", "weight 0"}},
 		"gate":              {func(b *graph.Block) { b.Gate.Bias = make([]float32, 1) }, []string{"feed-forward", "blocks.1.gate"}},
-		"up":                {func(b *graph.Block) { b.Up.Weight = weights{t}.matrix(11, 8, 1, 0) }, []string{"feed-forward", "blocks.1.swiglu", "differ"}},
+		"up":                {func(b *graph.Block) { b.Up.Weight = weights{t}.matrix(11, 8, 1, 0) }, []string{"feed-forward", "blocks.1.gate+blocks.1.up", "gate has 12 outputs, up 11"}},
 		"down":              {func(b *graph.Block) { b.Down.Weight = weights{t}.matrix(8, 11, 1, 0) }, []string{"feed-forward", "blocks.1.down", "takes 11"}},
-		"down's size":       {func(b *graph.Block) { b.Down.Weight = weights{t}.matrix(9, 12, 1, 0) }, []string{"blocks.1.feedforward.residual", "differ"}},
+		"down's size":       {func(b *graph.Block) { b.Down.Weight = weights{t}.matrix(9, 12, 1, 0) }, []string{"feed-forward", "blocks.1.down", "differ"}},
 	} {
 		g := gorgonia.NewGraph()
 		x, at := variable(g, "x", make([]float32, 48), 1, 6, 8), variable(g, "positions", make([]int32, 6), 1, 6)
@@ -271,10 +274,10 @@ func TestBlockPadding(t *testing.T) {
 	}
 }
 
-// TestPrecision: the controller's precision reaches the seven projections and the
-// three operators of attention of a block, and the head keeps its own.
+// TestPrecision: the controller's precision reaches the four operators with weights
+// and the three of attention of a block, and the head keeps its own.
 func TestPrecision(t *testing.T) {
-	for precision, want := range map[pulsecol.Precision]int{pulsecol.AutoPrecision: 2*(7+3) + 1, pulsecol.Float32: 2 * (7 + 3), pulsecol.BFloat16: 2 * (7 + 3), pulsecol.Int16: 2 * (7 + 3)} {
+	for precision, want := range map[pulsecol.Precision]int{pulsecol.AutoPrecision: 2*(4+3) + 1, pulsecol.Float32: 2 * (4 + 3), pulsecol.BFloat16: 2 * (4 + 3), pulsecol.Int16: 2 * (4 + 3)} {
 		g := gorgonia.NewGraph()
 		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, Precision: precision})
 		llada.build(t, g, ctl, 2, 6, 1, 2, 3, 6, 6, 6)

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"strings"
+
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -51,13 +53,36 @@ func applyOnGPU(o gorgonia.Op, p op.Precision, inputs ...*gorgonia.Node) (*gorgo
 	return op.Apply(o, inputs...)
 }
 
-// Linear is x Wᵀ + bias: x [B,N,inputs] -> [B,N,outputs].
-func Linear(x *gorgonia.Node, p Projection) (*gorgonia.Node, error) {
-	o, err := op.NewLinear(p.Path, p.Weight, p.Bias)
+// projections returns what operators take of p, and their name.
+func projections(p []Projection) (path string, parts []op.Projection) {
+	var paths []string
+	for _, p := range p {
+		paths = append(paths, p.Path)
+		parts = append(parts, op.Projection{Weight: p.Weight, Bias: p.Bias})
+	}
+	return strings.Join(paths, "+"), parts
+}
+
+// Linear is x Wᵀ + bias: x [B,N,inputs] -> [B,N,outputs]. The outputs of several
+// projections stand side by side; they take one product on a GPU.
+func Linear(x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
+	path, parts := projections(p)
+	o, err := op.NewLinear(path, parts...)
 	if err != nil {
 		return nil, err
 	}
 	return apply(o, x)
+}
+
+// AddLinear is residual + x Wᵀ + bias, a linear layer and the connection around
+// what ends with it: residual has the result's shape.
+func AddLinear(residual, x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
+	path, parts := projections(p)
+	o, err := op.NewAddLinear(path, parts...)
+	if err != nil {
+		return nil, err
+	}
+	return apply(o, x, residual)
 }
 
 // RMSNorm normalises the features of each token: [B,N,D] -> [B,N,D].
@@ -65,19 +90,19 @@ func RMSNorm(x *gorgonia.Node, n Norm) (*gorgonia.Node, error) {
 	return apply(op.NewRMSNorm(n.Path, n.Weight, n.Eps), x)
 }
 
-// RoPE splits x [B,N,heads*dim] into heads and rotates them by positions [B,N]
-// int32: [B,heads,N,dim].
-func RoPE(path string, x, positions *gorgonia.Node, heads, dim int, theta float64) (*gorgonia.Node, error) {
-	o, err := op.NewRoPE(path, heads, dim, theta)
+// RoPE takes heads out of the features of x [B,N,F] and rotates them by positions
+// [B,N] int32: [B,heads.Count,N,heads.Dim].
+func RoPE(path string, x, positions *gorgonia.Node, heads op.Heads, theta float64) (*gorgonia.Node, error) {
+	o, err := op.NewRoPE(path, heads, theta)
 	if err != nil {
 		return nil, err
 	}
 	return apply(o, x, positions)
 }
 
-// SplitHeads is RoPE without the rotation: [B,N,heads*dim] -> [B,heads,N,dim].
-func SplitHeads(path string, x *gorgonia.Node, heads, dim int) (*gorgonia.Node, error) {
-	o, err := op.NewSplitHeads(path, heads, dim)
+// SplitHeads is RoPE without the rotation: [B,N,F] -> [B,heads.Count,N,heads.Dim].
+func SplitHeads(path string, x *gorgonia.Node, heads op.Heads) (*gorgonia.Node, error) {
+	o, err := op.NewSplitHeads(path, heads)
 	if err != nil {
 		return nil, err
 	}
@@ -89,12 +114,18 @@ func MergeHeads(path string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	return apply(op.NewMergeHeads(path), x)
 }
 
-// SwiGLU is silu(gate) * up, element by element.
-func SwiGLU(path string, gate, up *gorgonia.Node) (*gorgonia.Node, error) {
-	return apply(op.NewSwiGLU(path), gate, up)
+// SwiGLU is silu(gate of x) * up of x, element by element: x [B,N,inputs] ->
+// [B,N,outputs].
+func SwiGLU(x *gorgonia.Node, gate, up Projection) (*gorgonia.Node, error) {
+	path, parts := projections([]Projection{gate, up})
+	o, err := op.NewSwiGLU(path, parts[0], parts[1])
+	if err != nil {
+		return nil, err
+	}
+	return apply(o, x)
 }
 
-// Add is the residual connection a + b.
+// Add is a + b, the residual connection around what does not end with a Linear.
 func Add(path string, a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return apply(op.NewAdd(path), a, b)
 }

@@ -4,23 +4,48 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
+// Heads says which heads of the features of a token: Count heads of Dim features
+// each, from head First on. Features may hold more heads on both sides, as where the
+// projections of queries, keys and values stand side by side.
+type Heads = kernel.Heads
+
+// checkHeads checks that there can be such heads.
+func checkHeads(h Heads) error {
+	if h.First < 0 || h.Count <= 0 || h.Dim <= 0 {
+		return fmt.Errorf("%w: %d heads of %d from head %d on, want positive numbers", ErrShape, h.Count, h.Dim, h.First)
+	}
+	return nil
+}
+
+// splits checks that x [B,N,F] has the heads.
+func splits(o fmt.Stringer, x tensor.Shape, h Heads) error {
+	if x[2]%h.Dim != 0 {
+		return fmt.Errorf("%s: %w: input %v has %d features, want a multiple of %d", o, ErrShape, x, x[2], h.Dim)
+	}
+	if have := x[2] / h.Dim; have-h.First < h.Count {
+		return fmt.Errorf("%s: %w: input %v has %d heads of %d, want %d from head %d on", o, ErrShape, x, have, h.Dim, h.Count, h.First)
+	}
+	return nil
+}
+
 // SplitHeads is the layout change in front of attention for values, which are
-// not rotated: [B,N,H*D] -> [B,H,N,D].
+// not rotated: heads of [B,N,T*Dim] -> [B,Count,N,Dim].
 type SplitHeads struct {
 	base
-	heads, dim int
+	heads Heads
 }
 
 // NewSplitHeads returns the layout change named by path.
-func NewSplitHeads(path string, heads, dim int) (*SplitHeads, error) {
-	if heads <= 0 || dim <= 0 {
-		return nil, fmt.Errorf("op: SplitHeads %q: %w: %d heads of %d, want positive numbers", path, ErrShape, heads, dim)
+func NewSplitHeads(path string, h Heads) (*SplitHeads, error) {
+	if err := checkHeads(h); err != nil {
+		return nil, fmt.Errorf("op: SplitHeads %q: %w", path, err)
 	}
-	return &SplitHeads{newBase("SplitHeads", path, []hm.Type{float3}, float4, heads, dim), heads, dim}, nil
+	return &SplitHeads{newBase("SplitHeads", path, []hm.Type{float3}, float4, h.First, h.Count, h.Dim), h}, nil
 }
 
 func (o *SplitHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
@@ -28,10 +53,10 @@ func (o *SplitHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkHeads(o, s[0], o.heads, o.dim); err != nil {
+	if err := splits(o, s[0], o.heads); err != nil {
 		return nil, err
 	}
-	return tensor.Shape{s[0][0], o.heads, s[0][1], o.dim}, nil
+	return tensor.Shape{s[0][0], o.heads.Count, s[0][1], o.heads.Dim}, nil
 }
 
 func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
@@ -41,8 +66,8 @@ func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], o.heads, s[1], o.dim)
-	o.team().SplitHeads(y, float32s(ts[0]), s[0], s[1], o.heads, o.dim)
+	out, y := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	o.team().SplitHeads(y, float32s(ts[0]), s[0], s[1], o.heads)
 	return o.finish(out, ts)
 }
 

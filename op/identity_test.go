@@ -24,13 +24,16 @@ func TestHashCoversParameters(t *testing.T) {
 	exact, rounded, integers := w22, w22, w22
 	exact.Precision, rounded.Precision, integers.Precision = op.Float32, op.BFloat16, op.Int16
 	ops := []gorgonia.Op{
-		op.NewAdd("a"), op.NewAdd("b"), op.NewSwiGLU("a"), op.NewMergeHeads("a"),
+		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"),
 		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLogits("a", w22), op.NewLogits("a", w23),
 		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),
-		must(op.NewLinear("a", w22, nil))(t), must(op.NewLinear("a", w22, make([]float32, 2)))(t), must(op.NewLinear("b", w22, nil))(t),
-		must(op.NewLinear("a", exact, nil))(t), must(op.NewLinear("a", rounded, nil))(t), op.NewLogits("a", rounded), must(op.NewLinear("a", integers, nil))(t),
-		must(op.NewSplitHeads("a", 2, 4))(t), must(op.NewSplitHeads("a", 4, 2))(t),
-		must(op.NewRoPE("a", 2, 4, 1e4))(t), must(op.NewRoPE("a", 4, 2, 1e4))(t), must(op.NewRoPE("a", 2, 4, math.Nextafter(1e4, 0)))(t),
+		must(op.NewLinear("a", op.Projection{Weight: w22}))(t), must(op.NewLinear("a", op.Projection{Weight: w22, Bias: make([]float32, 2)}))(t), must(op.NewLinear("b", op.Projection{Weight: w22}))(t),
+		must(op.NewLinear("a", op.Projection{Weight: exact}))(t), must(op.NewLinear("a", op.Projection{Weight: rounded}))(t), op.NewLogits("a", rounded), must(op.NewLinear("a", op.Projection{Weight: integers}))(t),
+		must(op.NewLinear("a", op.Projection{Weight: w22}, op.Projection{Weight: w22}))(t), must(op.NewAddLinear("a", op.Projection{Weight: w22}))(t),
+		must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: w22}))(t), must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: rounded}))(t),
+		must(op.NewSwiGLU("a", op.Projection{Weight: w23}, op.Projection{Weight: w23}))(t), must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: w22, Bias: make([]float32, 2)}))(t),
+		must(op.NewSplitHeads("a", op.Heads{Count: 2, Dim: 4}))(t), must(op.NewSplitHeads("a", op.Heads{First: 1, Count: 2, Dim: 4}))(t), must(op.NewRoPE("a", op.Heads{First: 1, Count: 2, Dim: 4}, 1e4))(t), must(op.NewSplitHeads("a", op.Heads{Count: 4, Dim: 2}))(t),
+		must(op.NewRoPE("a", op.Heads{Count: 2, Dim: 4}, 1e4))(t), must(op.NewRoPE("a", op.Heads{Count: 4, Dim: 2}, 1e4))(t), must(op.NewRoPE("a", op.Heads{Count: 2, Dim: 4}, math.Nextafter(1e4, 0)))(t),
 		must(op.NewDenseAttn("a", 0.5, false))(t), must(op.NewDenseAttn("a", next, false))(t), must(op.NewDenseAttn("a", 0.5, true))(t),
 	}
 	for _, p := range []op.AttentionParams{
@@ -102,13 +105,27 @@ func TestApplyMerges(t *testing.T) {
 	scores := input(g, "scores", dense(make([]float32, 4), 1, 2, 1, 2))
 	columns := input(g, "columns", dense(make([]uint32, 2), 1, 2, 1, 1))
 
+	stacked := func(make func(string, ...op.Projection) (*op.Linear, error), weights ...op.Weight) gorgonia.Op {
+		var parts []op.Projection
+		for _, w := range weights {
+			parts = append(parts, op.Projection{Weight: w})
+		}
+		return must(make("stacked", parts...))(t)
+	}
+	gated := func(gate, up op.Weight) gorgonia.Op {
+		return must(op.NewSwiGLU("gated", op.Projection{Weight: gate}, op.Projection{Weight: up}))(t)
+	}
+
 	for _, c := range []struct {
 		name               string
 		first, same, other gorgonia.Op
 		in                 []*gorgonia.Node
 	}{
-		{"Linear", must(op.NewLinear("o", one, nil))(t), must(op.NewLinear("o", one, nil))(t), must(op.NewLinear("o", other, nil))(t), []*gorgonia.Node{x}},
-		{"Linear's bias", must(op.NewLinear("b", one, vector))(t), must(op.NewLinear("b", one, vector))(t), must(op.NewLinear("b", one, otherVector))(t), []*gorgonia.Node{x}},
+		{"Linear", must(op.NewLinear("o", op.Projection{Weight: one}))(t), must(op.NewLinear("o", op.Projection{Weight: one}))(t), must(op.NewLinear("o", op.Projection{Weight: other}))(t), []*gorgonia.Node{x}},
+		{"Linear's bias", must(op.NewLinear("b", op.Projection{Weight: one, Bias: vector}))(t), must(op.NewLinear("b", op.Projection{Weight: one, Bias: vector}))(t), must(op.NewLinear("b", op.Projection{Weight: one, Bias: otherVector}))(t), []*gorgonia.Node{x}},
+		{"Linear's second", stacked(op.NewLinear, one, one), stacked(op.NewLinear, one, one), stacked(op.NewLinear, one, other), []*gorgonia.Node{x}},
+		{"AddLinear", stacked(op.NewAddLinear, one), stacked(op.NewAddLinear, one), stacked(op.NewAddLinear, other), []*gorgonia.Node{x, x}},
+		{"SwiGLU", gated(one, one), gated(one, one), gated(one, other), []*gorgonia.Node{x}},
 		{"RMSNorm", op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", otherVector, 1e-5), []*gorgonia.Node{x}},
 		{"Embed", op.NewEmbed("o", one), op.NewEmbed("o", one), op.NewEmbed("o", other), []*gorgonia.Node{ids}},
 		{"Logits", op.NewLogits("o", one), op.NewLogits("o", one), op.NewLogits("o", other), []*gorgonia.Node{x, rows}},
@@ -200,7 +217,7 @@ func TestApplyConstant(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense([]float32{1, 2, 3, 4}, 1, 1, 4))
 	positions := gorgonia.NewConstant(dense([]int32{1}, 1, 1), gorgonia.WithName("positions"))
-	y := must(op.Apply(must(op.NewRoPE("rope", 1, 4, 1e4))(t), x, positions))(t)
+	y := must(op.Apply(must(op.NewRoPE("rope", op.Heads{Count: 1, Dim: 4}, 1e4))(t), x, positions))(t)
 	sum := gorgonia.NewConstant(dense([]float32{1, 1, 1, 1}, 1, 1, 4), gorgonia.WithName("ones"))
 	z := must(op.Apply(op.NewAdd("sum"), sum, x))(t)
 	var yv, zv gorgonia.Value
@@ -211,7 +228,7 @@ func TestApplyConstant(t *testing.T) {
 	if err := vm.RunAll(); err != nil {
 		t.Fatal(err)
 	}
-	sameBits(t, float32s(yv.(*tensor.Dense)), float32s(run(t, must(op.NewRoPE("rope", 1, 4, 1e4))(t), dense([]float32{1, 2, 3, 4}, 1, 1, 4), dense([]int32{1}, 1, 1))))
+	sameBits(t, float32s(yv.(*tensor.Dense)), float32s(run(t, must(op.NewRoPE("rope", op.Heads{Count: 1, Dim: 4}, 1e4))(t), dense([]float32{1, 2, 3, 4}, 1, 1, 4), dense([]int32{1}, 1, 1))))
 	sameBits(t, float32s(zv.(*tensor.Dense)), []float32{2, 3, 4, 5})
 }
 
@@ -287,7 +304,7 @@ func TestString(t *testing.T) {
 	if got, want := op.NewAdd("model.layers.3.residual").String(), "Add{model.layers.3.residual}[]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := must(op.NewSplitHeads("", 2, 4))(t).String(), "SplitHeads[2 4]"; got != want {
+	if got, want := must(op.NewSplitHeads("", op.Heads{Count: 2, Dim: 4}))(t).String(), "SplitHeads[0 2 4]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

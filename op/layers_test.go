@@ -35,7 +35,7 @@ func TestRoPEWorked(t *testing.T) {
 		{1e4, 1, []float64{-1.984111, 1.959901, 2.462378, 4.019800}},
 	} {
 		t.Run(fmt.Sprintf("theta%g-at%d", c.theta, c.position), func(t *testing.T) {
-			y := run(t, must(op.NewRoPE("rope", 1, 4, c.theta))(t),
+			y := run(t, must(op.NewRoPE("rope", op.Heads{Count: 1, Dim: 4}, c.theta))(t),
 				dense([]float32{1, 2, 3, 4}, 1, 1, 4), dense([]int32{c.position}, 1, 1))
 			// Six digits are given; sums of two products near 4 round in float32.
 			tol.CloseAbs(t, float32s(y), c.want, 5e-7+4*4*ulp)
@@ -50,8 +50,8 @@ func TestRoPELayout(t *testing.T) {
 	x := normal(newRand(1), batch*n*heads*dim)
 	in := dense(x, batch, n, heads*dim)
 	positions := []int32{0, 1, 2, 7, 0, 5}
-	y := run(t, must(op.NewRoPE("rope", heads, dim, 1e4))(t), in, dense(positions, batch, n))
-	split := run(t, must(op.NewSplitHeads("split", heads, dim))(t), in)
+	y := run(t, must(op.NewRoPE("rope", op.Heads{Count: heads, Dim: dim}, 1e4))(t), in, dense(positions, batch, n))
+	split := run(t, must(op.NewSplitHeads("split", op.Heads{Count: heads, Dim: dim}))(t), in)
 	if got := fmt.Sprint(y.Shape(), split.Shape()); got != "(2, 2, 3, 4) (2, 2, 3, 4)" {
 		t.Fatal("shapes", got)
 	}
@@ -87,8 +87,12 @@ func TestRMSNormWorked(t *testing.T) {
 // TestSwiGLUWorked has silu by hand, and the product with the linear branch.
 func TestSwiGLUWorked(t *testing.T) {
 	gate, up := []float32{-2, -1, 0, 1, 2}, []float32{1, 1, 1, 2, -3}
-	y := run(t, op.NewSwiGLU("act"), dense(gate, 1, 1, 5), dense(up, 1, 1, 5))
-	tol.CloseAbs(t, float32s(y), []float64{-0.238406, -0.268941, 0, 2 * 0.731059, -3 * 1.761594}, 3*5e-7+16*ulp)
+	o := must(op.NewSwiGLU("act", op.Projection{Weight: weight(t, 5, 1, gate)}, op.Projection{Weight: weight(t, 5, 1, up)}))(t)
+	y := run(t, o, dense([]float32{1, -1}, 1, 2, 1))
+	tol.CloseAbs(t, float32s(y), []float64{
+		-0.238406, -0.268941, 0, 2 * 0.731059, -3 * 1.761594,
+		-1.761594, -0.731059, 0, 2 * 0.268941, -3 * 0.238406,
+	}, 3*5e-7+16*ulp)
 }
 
 func TestAdd(t *testing.T) {
@@ -111,12 +115,40 @@ func TestLinear(t *testing.T) {
 		"BF16": must(op.NewWeight(out, in, op.BF16, halves(w, func(f float32) uint16 { return uint16(math.Float32bits(f) >> 16) })))(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := run(t, must(op.NewLinear("proj", stored, bias))(t), dense(x, batch, n, in))
+			y := run(t, must(op.NewLinear("proj", op.Projection{Weight: stored, Bias: bias}))(t), dense(x, batch, n, in))
 			closeTo(t, float32s(y), plain, want)
 		})
 	}
-	y := run(t, must(op.NewLinear("proj", f32, nil))(t), dense(x, batch, n, in))
+	y := run(t, must(op.NewLinear("proj", op.Projection{Weight: f32}))(t), dense(x, batch, n, in))
 	closeTo(t, float32s(y), ref.Linear[float32](x, batch*n, &f32, nil), ref.Linear[float64](x, batch*n, &f32, nil))
+}
+
+// TestLinearParts: projections side by side, and the residual connection behind
+// them, give what they give apart.
+func TestLinearParts(t *testing.T) {
+	const batch, n, in = 2, 3, 5
+	r := newRand(7)
+	x := dense(normal(r, batch*n*in), batch, n, in)
+	wide, narrow := op.Projection{Weight: weight(t, 4, in, normal(r, 4*in)), Bias: normal(r, 4)}, op.Projection{Weight: weight(t, 3, in, normal(r, 3*in))}
+	first, second := run(t, must(op.NewLinear("first", wide))(t), x), run(t, must(op.NewLinear("second", narrow))(t), x)
+	var want []float32
+	for i := range batch * n {
+		want = append(append(want, float32s(first)[4*i:][:4]...), float32s(second)[3*i:][:3]...)
+	}
+	sameBits(t, float32s(run(t, must(op.NewLinear("both", wide, narrow))(t), x)), want)
+
+	residual := dense(normal(r, len(want)), batch, n, 7)
+	sum := run(t, op.NewAdd("sum"), residual, dense(want, batch, n, 7))
+	sameBits(t, float32s(run(t, must(op.NewAddLinear("both", wide, narrow))(t), x, residual)), float32s(sum))
+}
+
+// TestHeadRange: heads in the middle of features.
+func TestHeadRange(t *testing.T) {
+	x := dense([]float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 1, 2, 6) // 3 heads of 2
+	some := op.Heads{First: 1, Count: 2, Dim: 2}
+	want := []float32{3, 4, 9, 10, 5, 6, 11, 12}
+	sameBits(t, float32s(run(t, must(op.NewSplitHeads("split", some))(t), x)), want)
+	sameBits(t, float32s(run(t, must(op.NewRoPE("rope", some, 1e4))(t), x, dense([]int32{0, 0}, 1, 2))), want)
 }
 
 // halves stores numbers in two bytes each.
@@ -178,13 +210,13 @@ func TestSpecialValues(t *testing.T) {
 			return float32s(run(t, op.NewRMSNorm("o", clean[:d], 1e-5), dense(x, 1, n, d)))
 		}},
 		{"Linear", func(x []float32) []float32 {
-			return float32s(run(t, must(op.NewLinear("o", w, nil))(t), dense(x, 1, n, d)))
+			return float32s(run(t, must(op.NewLinear("o", op.Projection{Weight: w}))(t), dense(x, 1, n, d)))
 		}},
 		{"RoPE", func(x []float32) []float32 {
-			return float32s(run(t, must(op.NewRoPE("o", 1, d, 1e4))(t), dense(x, 1, n, d), positions))
+			return float32s(run(t, must(op.NewRoPE("o", op.Heads{Count: 1, Dim: d}, 1e4))(t), dense(x, 1, n, d), positions))
 		}},
 		{"SwiGLU", func(x []float32) []float32 {
-			return float32s(run(t, op.NewSwiGLU("o"), dense(x, 1, n, d), dense(clean, 1, n, d)))
+			return float32s(run(t, must(op.NewSwiGLU("o", op.Projection{Weight: w}, op.Projection{Weight: w}))(t), dense(x, 1, n, d)))
 		}},
 		{"Add", func(x []float32) []float32 {
 			return float32s(run(t, op.NewAdd("o"), dense(x, 1, n, d), dense(clean, 1, n, d)))

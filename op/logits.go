@@ -29,8 +29,8 @@ func (o *Logits) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s[0][2] != o.weight.Cols {
-		return nil, fmt.Errorf("%s: %w: input %v has %d features, weight [%d %d] takes %d", o, ErrShape, s[0], s[0][2], o.weight.Rows, o.weight.Cols, o.weight.Cols)
+	if err := checkFeatures(o, s[0], &o.weight); err != nil {
+		return nil, err
 	}
 	return tensor.Shape{s[1][0], o.weight.Rows}, nil
 }

@@ -39,7 +39,7 @@ func TestPrecision(t *testing.T) {
 			}
 			weight := weight(t, len(w), 1, w)
 			weight.Precision = precision
-			y := run(t, must(op.NewLinear("linear", weight, nil))(t), dense(x, 1, len(x), 1))
+			y := run(t, must(op.NewLinear("linear", op.Projection{Weight: weight}))(t), dense(x, 1, len(x), 1))
 			var want []float32
 			for _, x := range round(x) {
 				for _, w := range round(w) {

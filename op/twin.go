@@ -161,11 +161,8 @@ func (o *GroupTopK) Len() int { return o.n }
 // Table returns the embedding table.
 func (o *Embed) Table() *Weight { return &o.table }
 
-// Weight returns the weight.
-func (o *Linear) Weight() *Weight { return &o.weight }
-
-// Bias returns the bias, nil without one.
-func (o *Linear) Bias() []float32 { return o.bias }
+// Params returns the projections, and whether a second input is added to them.
+func (o *Linear) Params() (parts []Projection, residual bool) { return o.parts, o.residual }
 
 // Weight returns the weight.
 func (o *Logits) Weight() *Weight { return &o.weight }
@@ -177,7 +174,10 @@ func (o *RMSNorm) Weight() []float32 { return o.weight }
 func (o *RMSNorm) Eps() float64 { return float64(o.eps) }
 
 // Params returns what the operator was made with.
-func (o *RoPE) Params() (heads, dim int, theta float64) { return o.heads, o.dim, o.theta }
+func (o *RoPE) Params() (h Heads, theta float64) { return o.heads, o.theta }
 
 // Params returns what the operator was made with.
-func (o *SplitHeads) Params() (heads, dim int) { return o.heads, o.dim }
+func (o *SplitHeads) Params() Heads { return o.heads }
+
+// Params returns what the operator was made with.
+func (o *SwiGLU) Params() (gate, up Projection) { return o.gate, o.up }

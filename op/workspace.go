@@ -210,7 +210,7 @@ func Rehearse(g *gorgonia.ExprGraph, refresh bool) (int64, error) {
 			if o.state == nil || !refresh {
 				take(n)
 			}
-		case *Add, *SwiGLU:
+		case *Add:
 			takeOver(n)
 		default:
 			take(n)

@@ -70,10 +70,7 @@ func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan f
 	wanted := gorgonia.NewVector(st.g, tensor.Int32, gorgonia.WithShape(len(rows)), gorgonia.WithName("rows"),
 		gorgonia.WithValue(tensor.New(tensor.WithShape(len(rows)), tensor.WithBacking(rows))))
 
-	linear := func(path string, x *gorgonia.Node, rows, cols int) *gorgonia.Node {
-		o, err := NewLinear(path, matrix(rows, cols), nil)
-		return add(o, err, x)
-	}
+	projection := func(rows, cols int) Projection { return Projection{Weight: matrix(rows, cols)} }
 	x := st.x
 	for i := range s.blocks {
 		path := func(name string) string { return fmt.Sprintf("%d.%s", i, name) }
@@ -81,23 +78,28 @@ func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan f
 		st.states = append(st.states, state)
 		p := AttentionParams{Group: s.group, Selection: Selection{Sparsity: 0.6}, State: state}
 		norm := add(NewRMSNorm(path("norm1"), vector(features), 1e-5), nil, x)
-		rope := func(name string, heads int) *gorgonia.Node {
-			o, err := NewRoPE(path(name+".rope"), heads, s.dim, 1e4)
-			return add(o, err, linear(path(name), norm, heads*s.dim, features), positions)
+		linear, err := NewLinear(path("qkv"), projection(features, features), projection(s.kvHeads*s.dim, features), projection(s.kvHeads*s.dim, features))
+		qkv := add(linear, err, norm)
+		rope := func(name string, first, count int) *gorgonia.Node {
+			o, err := NewRoPE(path(name+".rope"), Heads{First: first, Count: count, Dim: s.dim}, 1e4)
+			return add(o, err, qkv, positions)
 		}
-		q, k := rope("q", s.heads), rope("k", s.kvHeads)
-		split, err := NewSplitHeads(path("v.heads"), s.kvHeads, s.dim)
-		v := add(split, err, linear(path("v"), norm, s.kvHeads*s.dim, features))
+		q, k := rope("q", 0, s.heads), rope("k", s.heads, s.kvHeads)
+		split, err := NewSplitHeads(path("v.heads"), Heads{First: s.heads + s.kvHeads, Count: s.kvHeads, Dim: s.dim})
+		v := add(split, err, qkv)
 		collect, err := NewScoreCollect(path("attention"), p)
 		scores := add(collect, err, q, k, v)
 		choose, err := NewGroupTopK(path("attention"), s.n, p)
 		columns := add(choose, err, scores)
 		attend, err := NewColumnSparseAttn(path("attention"), p)
 		a := add(NewMergeHeads(path("merge")), nil, add(attend, err, q, k, v, columns))
-		x = add(NewAdd(path("residual1")), nil, x, linear(path("out"), a, features, features))
+		out, err := NewLinear(path("out"), projection(features, features))
+		x = add(NewAdd(path("residual1")), nil, x, add(out, err, a))
 		norm = add(NewRMSNorm(path("norm2"), vector(features), 1e-5), nil, x)
-		h := add(NewSwiGLU(path("act")), nil, linear(path("gate"), norm, s.hidden, features), linear(path("up"), norm, s.hidden, features))
-		x = add(NewAdd(path("residual2")), nil, x, linear(path("down"), h, features, s.hidden))
+		act, err := NewSwiGLU(path("act"), projection(s.hidden, features), projection(s.hidden, features))
+		h := add(act, err, norm)
+		down, err := NewAddLinear(path("down"), projection(features, s.hidden))
+		x = add(down, err, h, x)
 	}
 	// One operator reads x twice, and another after it.
 	x = add(NewAdd("thrice"), nil, add(NewAdd("twice"), nil, x, x), x)

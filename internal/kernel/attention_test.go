@@ -365,6 +365,10 @@ func TestContract(t *testing.T) {
 	short.K = short.K[1:]
 	table := &kernel.Table{Bits: make([]uint32, 2), Group: 2}
 	out := make([]float32, len(a.Q))
+	projection := func(outputs int) kernel.Projection {
+		return kernel.Projection{Weight: kernel.Matrix{Rows: outputs, Cols: 4, Data: make([]byte, 16*outputs)}}
+	}
+	two, four := projection(2), projection(4)
 	for _, c := range []struct {
 		want string
 		call func()
@@ -391,9 +395,13 @@ func TestContract(t *testing.T) {
 			team.SparseDRows(make([]uint32, 4), out, 4, 4, 2, 3, 1, 1)
 		}},
 		{"RMSNorm: len(x) is 16, want 15", func() { team.RMSNorm(out, out, make([]float32, 3), 0) }},
-		{"RoPE: head dim is 1", func() { team.RoPE(out, out, make([]int32, 4), 1, 4, 4, 1, 1e4) }},
-		{"SplitHeads: len(dst) is 15, want 16", func() { team.SplitHeads(out[1:], out, 1, 4, 2, 2) }},
-		{"SwiGLU: len(up) is 15, want 16", func() { team.SwiGLU(out, out, out[1:]) }},
+		{"RoPE: head dim is 1", func() { team.RoPE(out, out, make([]int32, 4), 1, 4, kernel.Heads{Count: 4, Dim: 1}, 1e4) }},
+		{"SplitHeads: len(dst) is 15, want 16", func() { team.SplitHeads(out[1:], out, 1, 4, kernel.Heads{Count: 2, Dim: 2}) }},
+		{"SplitHeads: 4 features have no heads 1 to 2 of dim 2", func() { team.SplitHeads(out, out, 1, 4, kernel.Heads{First: 1, Count: 2, Dim: 2}) }},
+		{"SplitHeads: len(x) is 15, want 12", func() { team.SplitHeads(out, out[1:], 1, 4, kernel.Heads{Count: 1, Dim: 3}) }},
+		{"SwiGLU: gate has 2 outputs, up 4", func() { team.SwiGLU(out[:2], out[:4], 1, two, four) }},
+		{"SwiGLU: len(dst) is 3, want 2", func() { team.SwiGLU(out[:3], out[:4], 1, two, two) }},
+		{"Linear: len(residual) is 5, want 6", func() { team.Linears(out[:6], out[:4], out[:5], 1, []kernel.Projection{two, four}) }},
 		{"Add: len(b) is 15, want 16", func() { team.Add(out, out, out[1:]) }},
 		{"matrix [2 4] of F32 needs 32 bytes, got 31", func() {
 			team.Linear(out[:2], out[:4], 1, &kernel.Matrix{Rows: 2, Cols: 4, Data: make([]byte, 31)}, nil)

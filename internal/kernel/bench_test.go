@@ -130,6 +130,18 @@ func BenchmarkLinear(b *testing.B) {
 	})
 }
 
+// BenchmarkSwiGLU counts the operations of its two products.
+func BenchmarkSwiGLU(b *testing.B) {
+	kernel.EachLevelBench(b, func(b *testing.B) {
+		const rows, in, out = 1024, 512, 1536
+		r := newRand(1)
+		gate := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, normal(r, out*in, 1))}
+		up := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, normal(r, out*in, 1))}
+		x, y := normal(r, rows*in, 1), make([]float32, rows*out)
+		measure(b, 2*2*rows*in*out, func() { team.SwiGLU(y, x, rows, gate, up) })
+	})
+}
+
 func BenchmarkTopKRows(b *testing.B) {
 	const rows, n = 256, 4096
 	scores := normal(newRand(1), rows*n, 1)
@@ -143,10 +155,9 @@ func BenchmarkTopKRows(b *testing.B) {
 // BenchmarkLayers measures what surrounds the products, at the size of one
 // position block of an 8B model.
 func BenchmarkLayers(b *testing.B) {
-	const n, heads, dim, hidden = 512, 32, 128, 12288
+	const n, heads, dim = 512, 32, 128
 	x := normal(newRand(1), n*heads*dim, 1)
 	y := make([]float32, len(x))
-	gate, up, h := normal(newRand(2), n*hidden, 1), normal(newRand(3), n*hidden, 1), make([]float32, n*hidden)
 	weight := normal(newRand(4), heads*dim, 1)
 	pos := make([]int32, n)
 	for i := range pos {
@@ -158,9 +169,8 @@ func BenchmarkLayers(b *testing.B) {
 		call func()
 	}{
 		{"RMSNorm", len(x), func() { team.RMSNorm(y, x, weight, 1e-5) }},
-		{"RoPE", len(x), func() { team.RoPE(y, x, pos, 1, n, heads, dim, 5e5) }},
+		{"RoPE", len(x), func() { team.RoPE(y, x, pos, 1, n, kernel.Heads{Count: heads, Dim: dim}, 5e5) }},
 		{"MergeHeads", len(x), func() { team.MergeHeads(y, x, 1, n, heads, dim) }},
-		{"SwiGLU", len(gate), func() { team.SwiGLU(h, gate, up) }},
 		{"Add", len(x), func() { team.Add(y, y, x) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

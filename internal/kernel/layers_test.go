@@ -159,7 +159,7 @@ func TestRoPE(t *testing.T) {
 		{1e4, 1, []float64{-1.984111, 1.959901, 2.462378, 4.019800}},
 	} {
 		got := make([]float32, 4)
-		team.RoPE(got, []float32{1, 2, 3, 4}, []int32{c.pos}, 1, 1, 1, 4, c.theta)
+		team.RoPE(got, []float32{1, 2, 3, 4}, []int32{c.pos}, 1, 1, kernel.Heads{Count: 1, Dim: 4}, c.theta)
 		around(t, "RoPE", got, c.want...)
 	}
 }
@@ -188,12 +188,12 @@ func TestRoPEAngles(t *testing.T) {
 		kernel.ForEachLevel(t, func(t *testing.T) {
 			for _, team := range []*kernel.Team{{Workers: 1}, {Workers: 3}} {
 				few := make([]float32, 4*heads*dim)
-				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, heads, dim, theta)
+				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, kernel.Heads{Count: heads, Dim: dim}, theta)
 				got, intact := guarded(t, len(x))
-				team.RoPE(got, x, pos, 1, n, heads, dim, theta)
+				team.RoPE(got, x, pos, 1, n, kernel.Heads{Count: heads, Dim: dim}, theta)
 				compare(t, "RoPE", got, plain, want)
 				intact()
-				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, heads, dim, theta)
+				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, kernel.Heads{Count: heads, Dim: dim}, theta)
 				for h := range heads {
 					sameBits(t, "RoPE with a larger table", few[h*4*dim:][:4*dim], got[h*n*dim:][:4*dim])
 				}
@@ -209,18 +209,18 @@ func TestRoPELayout(t *testing.T) {
 		const batch, n, heads, dim = 2, 3, 2, 4
 		x := normal(newRand(6), batch*n*heads*dim, 1)
 		split, rotated := make([]float32, len(x)), make([]float32, len(x))
-		team.SplitHeads(split, x, batch, n, heads, dim)
-		team.RoPE(rotated, x, make([]int32, batch*n), batch, n, heads, dim, 1e4)
+		team.SplitHeads(split, x, batch, n, kernel.Heads{Count: heads, Dim: dim})
+		team.RoPE(rotated, x, make([]int32, batch*n), batch, n, kernel.Heads{Count: heads, Dim: dim}, 1e4)
 		sameBits(t, "RoPE at 0", rotated, split)
 
 		pos := []int32{3, 0, 5, 1, 1, 9}
-		team.RoPE(rotated, x, pos, batch, n, heads, dim, 1e4)
+		team.RoPE(rotated, x, pos, batch, n, kernel.Heads{Count: heads, Dim: dim}, 1e4)
 		for b := range batch {
 			for h := range heads {
 				for i := range n {
 					one := make([]float32, dim)
 					at := ((b*heads+h)*n + i) * dim
-					team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, 1, dim, 1e4)
+					team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, kernel.Heads{Count: 1, Dim: dim}, 1e4)
 					sameBits(t, "RoPE", rotated[at:][:dim], one)
 				}
 			}
@@ -232,13 +232,35 @@ func TestSplitAndMergeHeads(t *testing.T) {
 	const batch, n, heads, dim = 2, 3, 4, 5
 	x := normal(newRand(7), batch*n*heads*dim, 1)
 	split, merged := make([]float32, len(x)), make([]float32, len(x))
-	team.SplitHeads(split, x, batch, n, heads, dim)
+	team.SplitHeads(split, x, batch, n, kernel.Heads{Count: heads, Dim: dim})
 	// Element (b, i, h, d) of x.
 	if b, i, h, d := 1, 2, 3, 4; split[((b*heads+h)*n+i)*dim+d] != x[((b*n+i)*heads+h)*dim+d] {
 		t.Error("SplitHeads moved an element to a wrong place")
 	}
 	team.MergeHeads(merged, split, batch, n, heads, dim)
 	sameBits(t, "MergeHeads of SplitHeads", merged, x)
+}
+
+// TestHeadRange: some of the heads of features give what they give alone.
+func TestHeadRange(t *testing.T) {
+	const batch, n, total, dim, first, count = 2, 5, 7, 6, 3, 2
+	r := newRand(15)
+	x := normal(r, batch*n*total*dim, 1)
+	var alone []float32
+	for row := range batch * n {
+		alone = append(alone, x[(row*total+first)*dim:][:count*dim]...)
+	}
+	pos := []int32{3, 0, 5, 1, 1, 9, 2, 4, 8, 7}
+	some, all := kernel.Heads{First: first, Count: count, Dim: dim}, kernel.Heads{Count: count, Dim: dim}
+	got, want := make([]float32, len(alone)), make([]float32, len(alone))
+	team.SplitHeads(got, x, batch, n, some)
+	team.SplitHeads(want, alone, batch, n, all)
+	sameBits(t, "SplitHeads", got, want)
+	kernel.ForEachLevel(t, func(t *testing.T) {
+		team.RoPE(got, x, pos, batch, n, some, 1e4)
+		team.RoPE(want, alone, pos, batch, n, all, 1e4)
+		sameBits(t, "RoPE", got, want)
+	})
 }
 
 func TestRMSNorm(t *testing.T) {
@@ -289,33 +311,102 @@ func TestRMSNorm(t *testing.T) {
 	})
 }
 
+// TestSwiGLU: one feature with gate 1 and up 1 shows silu itself; then any sizes,
+// with the products rounded or not.
 func TestSwiGLU(t *testing.T) {
 	kernel.ForEachLevel(t, func(t *testing.T) {
-		gate := []float32{-2, -1, 0, 1, 2, -200, 200}
-		up := []float32{1, 1, 1, 1, 1, 1, 1}
-		team.SwiGLU(gate, gate, up)
-		around(t, "SwiGLU", gate, -0.238406, -0.268941, 0, 0.731059, 1.761594, 0, 200)
-
-		r := newRand(8)
-		gate, up = normal(r, 40000, 5), normal(r, 40000, 1)
-		team.SwiGLU(up, gate, clone(up))
-		want := normal(newRand(8), 80000, 1)[40000:]
-		for i, g := range gate {
-			exact := float64(g) / (1 + math.Exp(-float64(g))) * float64(want[i])
-			if math.Abs(float64(up[i])-exact) > 1e-6*math.Abs(exact) {
-				t.Fatalf("SwiGLU(%g, %g) = %g, want %g", g, want[i], up[i], exact)
-			}
+		one := kernel.Projection{Weight: newMatrix(t, 1, 1, kernel.F32, []float32{1})}
+		x := []float32{-2, -1, 0, 1, 2, -200, 200, float32(math.NaN())}
+		y := make([]float32, len(x))
+		team.SwiGLU(y, x, len(x), one, one)
+		around(t, "SwiGLU", y[:7], -2*-0.238406, -1*-0.268941, 0, 0.731059, 2*1.761594, 0, 200*200)
+		if y[7] == y[7] {
+			t.Errorf("SwiGLU of NaN = %g", y[7])
 		}
-		for first := range 40 {
-			part := make([]float32, 40-first)
-			team.SwiGLU(part, gate[first:40], want[first:40])
-			sameBits(t, "SwiGLU of a part", part, up[first:40])
-		}
-		nan := []float32{float32(math.NaN())}
-		if team.SwiGLU(nan, nan, []float32{1}); nan[0] == nan[0] {
-			t.Errorf("SwiGLU of NaN = %g", nan[0])
-		}
+		team.SwiGLU(nil, nil, 0, one, one)
 	})
+	for _, s := range []struct{ rows, in, out int }{{1, 1, 1}, {2, 7, 5}, {9, 20, 40}, {40, 256, 32}, {33, 257, 130}, {530, 16, 7}, {3, 16, 600}} {
+		r := newRand(uint64(s.rows*s.in + s.out))
+		scale := 2 / math.Sqrt(float64(s.in))
+		gate := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.BF16, normal(r, s.out*s.in, scale)), Bias: normal(r, s.out, 1)}
+		up := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.F32, normal(r, s.out*s.in, scale))}
+		x := normal(r, s.rows*s.in, 1)
+		plain, want := gated[float32](x, s.rows, gate, up), gated[float64](x, s.rows, gate, up)
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			y, intact := guarded(t, s.rows*s.out)
+			team.SwiGLU(y, x, s.rows, gate, up)
+			compare(t, "SwiGLU", y, plain, want)
+			intact()
+			// What an output gives does not depend on how many stand behind it.
+			fewer := func(p kernel.Projection, n int) kernel.Projection {
+				p.Weight.Data = p.Weight.Data[:len(p.Weight.Data)/p.Weight.Rows*n]
+				p.Weight.Rows = n
+				if p.Bias != nil {
+					p.Bias = p.Bias[:n]
+				}
+				return p
+			}
+			n := (s.out + 1) / 2
+			part := make([]float32, s.rows*n)
+			team.SwiGLU(part, x, s.rows, fewer(gate, n), fewer(up, n))
+			for i := range s.rows {
+				sameBits(t, "SwiGLU of fewer outputs", part[i*n:][:n], y[i*s.out:][:n])
+			}
+		})
+	}
+}
+
+// gated is SwiGLU by its definition.
+func gated[F ref.Float](x []float32, rows int, gate, up kernel.Projection) []F {
+	y, u := ref.Linear[F](x, rows, &gate.Weight, gate.Bias), ref.Linear[F](x, rows, &up.Weight, up.Bias)
+	for i, g := range y {
+		y[i] = g / (1 + F(math.Exp(-float64(g)))) * u[i]
+	}
+	return y
+}
+
+// TestLinears: projections side by side, with and without a residual, give to the
+// bit what they give one by one.
+func TestLinears(t *testing.T) {
+	for _, s := range []struct {
+		rows, in int
+		outs     []int
+	}{{1, 3, []int{2, 5}}, {9, 64, []int{40, 8, 8}}, {530, 20, []int{7, 300}}, {33, 300, []int{130}}} {
+		r := newRand(uint64(s.rows + s.in))
+		var parts []kernel.Projection
+		total := 0
+		for i, out := range s.outs {
+			p := kernel.Projection{Weight: newMatrix(t, out, s.in, kernel.DType(i), normal(r, out*s.in, 1))}
+			if i != 1 {
+				p.Bias = normal(r, out, 1)
+			}
+			parts, total = append(parts, p), total+out
+		}
+		x, residual := normal(r, s.rows*s.in, 1), normal(r, s.rows*total, 1)
+		for _, precision := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
+			for i := range parts {
+				parts[i].Weight.Precision = precision
+			}
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				want, left := make([]float32, s.rows*total), 0
+				for _, p := range parts {
+					y := make([]float32, s.rows*p.Weight.Rows)
+					team.Linear(y, x, s.rows, &p.Weight, p.Bias)
+					for i := range s.rows {
+						copy(want[i*total+left:], y[i*p.Weight.Rows:][:p.Weight.Rows])
+					}
+					left += p.Weight.Rows
+				}
+				y, intact := guarded(t, s.rows*total)
+				team.Linears(y, x, nil, s.rows, parts)
+				sameBits(t, "Linears", y, want)
+				team.Add(want, want, residual)
+				team.Linears(y, x, residual, s.rows, parts)
+				sameBits(t, "Linears with a residual", y, want)
+				intact()
+			})
+		}
+	}
 }
 
 func TestAdd(t *testing.T) {

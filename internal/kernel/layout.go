@@ -2,25 +2,32 @@ package kernel
 
 import "fmt"
 
-// SplitHeads turns x [B, N, H*D], what a projection gives, into dst [B, H, N, D],
-// what attention takes.
-func (t *Team) SplitHeads(dst, x []float32, batch, n, heads, dim int) {
-	checkSplit("SplitHeads", dst, x, batch, n, heads, dim)
-	s := rowSpans(batch*n, heads*dim)
-	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, heads, dim, false, s})
+// Heads are heads First to First+Count-1 of features that are heads of Dim each.
+type Heads struct{ First, Count, Dim int }
+
+// SplitHeads turns heads of x [B, N, T*Dim], what a projection gives, into dst
+// [B, Count, N, Dim], what attention takes.
+func (t *Team) SplitHeads(dst, x []float32, batch, n int, h Heads) {
+	width := checkSplit("SplitHeads", dst, x, batch, n, h)
+	s := rowSpans(batch*n, h.Count*h.Dim)
+	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, width, h, false, s})
 }
 
 // MergeHeads is the inverse of SplitHeads: x [B, H, N, D] gives dst [B, N, H*D].
 func (t *Team) MergeHeads(dst, x []float32, batch, n, heads, dim int) {
-	checkSplit("MergeHeads", dst, x, batch, n, heads, dim)
+	h := Heads{0, heads, dim}
+	checkSplit("MergeHeads", x, dst, batch, n, h)
+	checkLen("MergeHeads", "dst", len(dst), len(x))
 	s := rowSpans(batch*n, heads*dim)
-	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, heads, dim, true, s})
+	run(t, &t.heads, s.tasks(), headsJob{dst, x, n, heads * dim, h, true, s})
 }
 
 type headsJob struct {
-	dst, x        []float32
-	n, heads, dim int
-	merge         bool
+	dst, x []float32
+	n      int
+	width  int // features of a token
+	Heads
+	merge bool
 	spans
 }
 
@@ -28,21 +35,27 @@ func (j *headsJob) run(_ *scratch, task int) {
 	lo, hi := j.bounds(task)
 	for row := lo; row < hi; row++ {
 		b, i := row/j.n, row%j.n
-		for h := range j.heads {
-			split, merged := ((b*j.heads+h)*j.n+i)*j.dim, (row*j.heads+h)*j.dim
+		for h := range j.Count {
+			split, merged := ((b*j.Count+h)*j.n+i)*j.Dim, row*j.width+(j.First+h)*j.Dim
 			if j.merge {
-				copy(j.dst[merged:][:j.dim], j.x[split:])
+				copy(j.dst[merged:][:j.Dim], j.x[split:])
 			} else {
-				copy(j.dst[split:][:j.dim], j.x[merged:])
+				copy(j.dst[split:][:j.Dim], j.x[merged:])
 			}
 		}
 	}
 }
 
-func checkSplit(fn string, dst, x []float32, batch, n, heads, dim int) {
-	if batch <= 0 || n <= 0 || heads <= 0 || dim <= 0 || !fits(batch, n, heads, dim) {
-		panic(fmt.Sprintf("kernel: %s: batch %d, length %d, heads %d, head dim %d: must be positive", fn, batch, n, heads, dim))
+// checkSplit returns the features of a token of x.
+func checkSplit(fn string, dst, x []float32, batch, n int, h Heads) (width int) {
+	if batch <= 0 || n <= 0 || h.First < 0 || h.Count <= 0 || h.Dim <= 0 || !fits(batch, n, h.Count, h.Dim) {
+		panic(fmt.Sprintf("kernel: %s: batch %d, length %d, heads %d to %d of dim %d: must be positive", fn, batch, n, h.First, h.First+h.Count-1, h.Dim))
 	}
-	checkLen(fn, "dst", len(dst), batch*n*heads*dim)
-	checkLen(fn, "x", len(x), batch*n*heads*dim)
+	width = len(x) / (batch * n)
+	checkLen(fn, "x", len(x), batch*n*width)
+	if width%h.Dim != 0 || width/h.Dim-h.First < h.Count {
+		panic(fmt.Sprintf("kernel: %s: %d features have no heads %d to %d of dim %d", fn, width, h.First, h.First+h.Count-1, h.Dim))
+	}
+	checkLen(fn, "dst", len(dst), batch*n*h.Count*h.Dim)
+	return width
 }

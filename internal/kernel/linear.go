@@ -17,66 +17,141 @@ const (
 	linearChunk = 128
 )
 
+// Projection is a linear map of the features of a token.
+type Projection struct {
+	Weight Matrix
+	Bias   []float32 // [Weight.Rows], or nil
+}
+
+func (p *Projection) check(fn string, x []float32, rows int) {
+	p.Weight.check(fn)
+	checkLen(fn, "x", len(x), rows*p.Weight.Cols)
+	checkOptional(fn, "bias", p.Bias, p.Weight.Rows)
+}
+
 // Linear computes y = x w^T + bias: x [rows, w.Cols], y [rows, w.Rows], bias
 // [w.Rows] or nil. Sums are float32, whatever the type of the weights and the
 // precision of the products.
 func (t *Team) Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
-	w.check("Linear")
-	if rows < 0 {
-		panic(fmt.Sprintf("kernel: Linear: rows is %d, must not be negative", rows))
-	}
-	checkLen("Linear", "x", len(x), rows*w.Cols)
-	checkLen("Linear", "y", len(y), rows*w.Rows)
-	checkOptional("Linear", "bias", bias, w.Rows)
-	rowTasks, cols := (rows+linearRows-1)/linearRows, linearCols
-	for cols > lanes && rowTasks*Groups(w.Rows, cols) < 4*t.workers() {
-		cols /= 2 // narrower tasks keep more processors busy
-	}
-	run(t, &t.linear, rowTasks*Groups(w.Rows, cols), linearJob{y, x, rows, w, bias, cols})
+	t.startLinear(linearJob{y: y, x: x, rows: rows, only: Projection{*w, bias}})
 }
 
+// Linears is Linear for several projections of the same inputs, whose outputs stand
+// side by side: y [rows, sum of outputs]. It adds residual, of y's size, unless that
+// is nil. parts must not change until it returns.
+func (t *Team) Linears(y, x, residual []float32, rows int, parts []Projection) {
+	t.startLinear(linearJob{y: y, x: x, residual: residual, rows: rows, parts: parts})
+}
+
+func (t *Team) startLinear(j linearJob) {
+	if j.rows < 0 {
+		panic(fmt.Sprintf("kernel: Linear: rows is %d, must not be negative", j.rows))
+	}
+	for i := range j.count() {
+		p := j.part(i)
+		p.check("Linear", j.x, j.rows)
+		j.outputs += p.Weight.Rows
+	}
+	checkLen("Linear", "y", len(j.y), j.rows*j.outputs)
+	checkOptional("Linear", "residual", j.residual, len(j.y))
+	j.cols = t.linearWidth(j.rows, j.outputs)
+	for i := range j.count() {
+		j.colTasks += Groups(j.part(i).Weight.Rows, j.cols)
+	}
+	run(t, &t.linear, rowTasks(j.rows)*j.colTasks, j)
+}
+
+// linearWidth is how many outputs a task computes.
+func (t *Team) linearWidth(rows, outputs int) int {
+	cols := linearCols
+	for cols > lanes && rowTasks(rows)*Groups(outputs, cols) < 4*t.workers() {
+		cols /= 2 // narrower tasks keep more processors busy
+	}
+	return cols
+}
+
+func rowTasks(rows int) int { return (rows + linearRows - 1) / linearRows }
+
 type linearJob struct {
-	y, x []float32
-	rows int
-	w    *Matrix
-	bias []float32
-	cols int // outputs of a task
+	y, x, residual []float32
+	rows           int
+	only           Projection // without parts
+	parts          []Projection
+	outputs        int // of all parts
+	cols           int // outputs of a task
+	colTasks       int
+}
+
+func (j *linearJob) count() int { return max(1, len(j.parts)) }
+
+func (j *linearJob) part(i int) *Projection {
+	if len(j.parts) == 0 {
+		return &j.only
+	}
+	return &j.parts[i]
 }
 
 func (j *linearJob) run(s *scratch, task int) {
-	colTasks := Groups(j.w.Rows, j.cols)
-	r, c := task/colTasks*linearRows, task%colTasks*j.cols
-	l := linear{y: j.y, x: j.x, w: j.w, s: s,
+	r, colTask := task/j.colTasks*linearRows, task%j.colTasks
+	p, left := j.part(0), 0 // outputs of the parts before
+	for i := 1; colTask >= Groups(p.Weight.Rows, j.cols); i++ {
+		colTask -= Groups(p.Weight.Rows, j.cols)
+		left += p.Weight.Rows
+		p = j.part(i)
+	}
+	c := colTask * j.cols
+	at := r*j.outputs + left + c
+	l := linear{y: j.y[at:], stride: j.outputs, x: j.x, w: &p.Weight, s: s,
 		firstRow: r, lastRow: min(r+linearRows, j.rows),
-		firstCol: c, lastCol: min(c+j.cols, j.w.Rows)}
-	l.multiplyAll()
-	if j.bias != nil {
-		l.add(j.bias)
+		firstCol: c, lastCol: min(c+j.cols, p.Weight.Rows)}
+	l.multiply(p.Bias)
+	if j.residual != nil {
+		l.addResidual(j.residual[at:])
 	}
 }
 
 // linear is one task: rows [firstRow, lastRow) of x, rows [firstCol, lastCol) of w.
 type linear struct {
-	y, x                                 []float32
+	y                                    []float32 // from the first output on
+	stride                               int       // between rows of y
+	x                                    []float32
 	w                                    *Matrix
 	s                                    *scratch
 	firstRow, lastRow, firstCol, lastCol int
 }
 
-func (l *linear) add(bias []float32) {
+// at is y from the output of row i of x and row j of w on.
+func (l *linear) at(i, j int) []float32 { return l.y[(i-l.firstRow)*l.stride+j-l.firstCol:] }
+
+// multiply computes the task's outputs.
+func (l *linear) multiply(bias []float32) {
+	if l.w.Precision.rounds() {
+		l.multiplyPacked()
+	} else {
+		l.multiplyFloats()
+	}
+	if bias == nil {
+		return
+	}
 	for i := l.firstRow; i < l.lastRow; i++ {
-		row := l.y[i*l.w.Rows:][:l.w.Rows]
-		for j := l.firstCol; j < l.lastCol; j++ {
-			row[j] += bias[j]
+		row := l.at(i, l.firstCol)
+		for j, b := range bias[l.firstCol:l.lastCol] {
+			row[j] += b
 		}
 	}
 }
 
-func (l *linear) multiplyAll() {
-	if l.w.Precision.rounds() {
-		l.multiplyPacked()
-		return
+// addResidual adds what lies as y does.
+func (l *linear) addResidual(residual []float32) {
+	for i := l.firstRow; i < l.lastRow; i++ {
+		row := l.at(i, l.firstCol)[:l.lastCol-l.firstCol]
+		for j, r := range residual[(i-l.firstRow)*l.stride:][:len(row)] {
+			row[j] += r
+		}
 	}
+}
+
+func (l *linear) multiplyFloats() {
 	in := l.w.Cols
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes
@@ -94,35 +169,34 @@ func (l *linear) multiplyAll() {
 			rows := min(linearChunk, l.lastRow-r)
 			whole := rows / rowUnit * rowUnit
 			if whole > 0 {
-				l.multiply(r, whole, d, n)
+				l.multiplyRows(r, whole, d, n)
 			}
 			if whole < rows {
-				l.multiply(r+whole, rows-whole, d, n)
+				l.multiplyRows(r+whole, rows-whole, d, n)
 			}
 		}
 	}
 }
 
-// multiply adds the products over columns [d, d+n) of x and w to rows
+// multiplyRows adds the products over columns [d, d+n) of x and w to rows
 // [row, row+rows) of y: whole units of rows, or less than one.
-func (l *linear) multiply(row, rows, d, n int) {
+func (l *linear) multiplyRows(row, rows, d, n int) {
 	x, list := l.x[row*l.w.Cols+d:], identity[:rows]
 	if rows < rowUnit {
 		list = padList(append(sized(&l.s.index[0], rowUnit+soonRows)[:0], list...))
 	}
-	out := l.w.Rows
 	panelSize := min(linearDepth, l.w.Cols) * lanes
 	for c := l.firstCol; c < l.lastCol; c += lanes {
 		panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
-		y := l.y[row*out+c:]
+		y := l.at(row, c)
 		width := min(lanes, l.lastCol-c)
 		if width == lanes && rows >= rowUnit {
-			active.mulRows(list, n, x, l.w.Cols, panel, y, out, d > 0, nil)
+			active.mulRows(list, n, x, l.w.Cols, panel, y, l.stride, d > 0, nil)
 			continue
 		}
 		active.mulRows(units(list), n, x, l.w.Cols, panel, l.s.product, lanes, false, nil)
 		for i := range rows {
-			dst := y[i*out:][:width]
+			dst := y[i*l.stride:][:width]
 			for j, sum := range l.s.product[i*lanes:][:width] {
 				if d > 0 {
 					sum += dst[j]

@@ -93,12 +93,12 @@ var ones = func() (x [lanes]float32) {
 // count, and the weights of outputs c, c+1, ... to rows [r, r+rows) of y, or sets
 // these.
 func (p *packedLinear) multiply(r, rows, c, n int, accumulate bool) {
-	s, out, count := p.s, p.w.Rows, min(lanes, p.lastCol-c)
+	s, count := p.s, min(lanes, p.lastCol-c)
 	list, k := identity[:roundUp(rows, rowUnit)], p.words(n)
 	panel, units := p.panel(c)
-	y := p.y[r*out+c:]
+	y, stride := p.at(r, c), p.stride
 	if p.w.Precision != Int16 && count == lanes && rows == len(list) {
-		p.mulRows(list, k, s.k, p.width, panel, y, out, accumulate, nil)
+		p.mulRows(list, k, s.k, p.width, panel, y, stride, accumulate, nil)
 		return
 	}
 	p.mulRows(list, k, s.k, p.width, panel, s.product, lanes, false, nil)
@@ -108,13 +108,13 @@ func (p *packedLinear) multiply(r, rows, c, n int, accumulate bool) {
 			keep = ones[:]
 		}
 		if count == lanes {
-			active.int16.unscale(y, out, s.product, rows, s.keyUnits, units, keep)
+			active.int16.unscale(y, stride, s.product, rows, s.keyUnits, units, keep)
 			return
 		}
 		active.int16.unscale(s.product, lanes, s.product, rows, s.keyUnits, units, nil)
 	}
 	for i := range rows {
-		dst := y[i*out:][:count]
+		dst := y[i*stride:][:count]
 		for j, sum := range s.product[i*lanes:][:count] {
 			if accumulate {
 				sum += dst[j]

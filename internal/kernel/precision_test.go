@@ -410,7 +410,9 @@ func TestPrecisionWorkerCount(t *testing.T) {
 		team.DenseScores(out, scores, a, group)
 		team.ColumnSparse(sparse, nil, a, table)
 		team.Linear(y, x, 200, &w, nil)
-		return map[string][]float32{"dense": out, "scores": scores, "sparse": sparse, "linear": y}
+		gated := make([]float32, 200*300)
+		team.SwiGLU(gated, x, 200, kernel.Projection{Weight: w}, kernel.Projection{Weight: w, Bias: y[:300]})
+		return map[string][]float32{"dense": out, "scores": scores, "sparse": sparse, "linear": y, "swiglu": gated}
 	}
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		a.Precision, w.Precision = p, p
@@ -432,7 +434,7 @@ func TestPrecisionAllocations(t *testing.T) {
 	}
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		s := newStep(t, 200)
-		s.a.Precision, s.w.Precision = p, p
+		s.a.Precision, s.w.Precision, s.parts[0].Weight.Precision, s.parts[1].Weight.Precision = p, p, p, p
 		team, least := &kernel.Team{Workers: 2}, 1.0
 		for try := 0; try < 20 && least > 0; try++ {
 			least = min(least, testing.AllocsPerRun(1, func() { s.run(team) }))

@@ -255,14 +255,17 @@ func FuzzLayers(f *testing.F) {
 		for i := range positions {
 			positions[i] = pos + int32(i)
 		}
+		gate := kernel.Projection{Weight: newMatrix(t, len(x), 1, kernel.F32, x)}
+		up := kernel.Projection{Weight: newMatrix(t, len(x), 1, kernel.F32, y)}
 		layers := func() map[string][]float32 {
 			got := map[string][]float32{
 				"RMSNorm": make([]float32, len(x)), "SwiGLU": make([]float32, len(x)),
 				"RoPE": make([]float32, len(heads)), "Linear": make([]float32, n*out),
 			}
 			team.RMSNorm(got["RMSNorm"], x, y[:features], 1e-5)
-			team.SwiGLU(got["SwiGLU"], x, y)
-			team.RoPE(got["RoPE"], heads, positions, 1, n, 2, dim, 1e4)
+			// Weights times 1 are what stands before the activation.
+			team.SwiGLU(got["SwiGLU"], []float32{1}, 1, gate, up)
+			team.RoPE(got["RoPE"], heads, positions, 1, n, kernel.Heads{Count: 2, Dim: dim}, 1e4)
 			team.Linear(got["Linear"], x, n, &w, nil)
 			return got
 		}

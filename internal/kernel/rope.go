@@ -5,39 +5,41 @@ import (
 	"math"
 )
 
-// RoPE applies rotary position embeddings while splitting heads: x [B, N, H*D]
-// gives dst [B, H, N, D]. It rotates the pairs (d, d+D/2) ("half-split", as
-// LLaDA, Llama and Qwen weights expect) by pos * theta^(-2d/D), with the angle
-// computed in float64. pos is [B, N].
-func (t *Team) RoPE(dst, x []float32, pos []int32, batch, n, heads, dim int, theta float64) {
-	checkSplit("RoPE", dst, x, batch, n, heads, dim)
+// RoPE applies rotary position embeddings while splitting heads: heads of x
+// [B, N, T*Dim] give dst [B, Count, N, Dim]. It rotates the pairs (d, d+Dim/2)
+// ("half-split", as LLaDA, Llama and Qwen weights expect) by pos * theta^(-2d/Dim),
+// with the angle computed in float64. pos is [B, N].
+func (t *Team) RoPE(dst, x []float32, pos []int32, batch, n int, h Heads, theta float64) {
+	width := checkSplit("RoPE", dst, x, batch, n, h)
 	checkLen("RoPE", "pos", len(pos), batch*n)
-	if dim%2 != 0 {
-		panic(fmt.Sprintf("kernel: RoPE: head dim is %d, must be even", dim))
+	if h.Dim%2 != 0 {
+		panic(fmt.Sprintf("kernel: RoPE: head dim is %d, must be even", h.Dim))
 	}
-	t.rotations.prepare(dim, theta, pos)
-	s := rowSpans(batch*n, heads*dim)
-	run(t, &t.rope, s.tasks(), ropeJob{dst, x, pos, &t.rotations, n, heads, dim, s})
+	t.rotations.prepare(h.Dim, theta, pos)
+	s := rowSpans(batch*n, h.Count*h.Dim)
+	run(t, &t.rope, s.tasks(), ropeJob{dst, x, pos, &t.rotations, n, width, h, s})
 }
 
 type ropeJob struct {
-	dst, x        []float32
-	pos           []int32
-	rotations     *rotations
-	n, heads, dim int
+	dst, x    []float32
+	pos       []int32
+	rotations *rotations
+	n         int
+	width     int // features of a token
+	Heads
 	spans
 }
 
 func (j *ropeJob) run(w *scratch, task int) {
 	rotate := active.rotate
-	if j.dim/2%rowUnit != 0 {
+	if j.Dim/2%rowUnit != 0 {
 		rotate = rotatePortable
 	}
 	lo, hi := j.bounds(task)
 	for row := lo; row < hi; row++ {
 		cos, sin := j.rotations.at(w, int(j.pos[row]))
 		b, i := row/j.n, row%j.n
-		rotate(j.dst[(b*j.heads*j.n+i)*j.dim:], j.n*j.dim, j.x[row*j.heads*j.dim:], cos, sin, j.heads)
+		rotate(j.dst[(b*j.Count*j.n+i)*j.Dim:], j.n*j.Dim, j.x[row*j.width+j.First*j.Dim:], cos, sin, j.Count)
 	}
 }
 

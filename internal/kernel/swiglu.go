@@ -1,33 +1,65 @@
 package kernel
 
-// SwiGLU computes dst = silu(gate) * up with silu(x) = x / (1 + exp(-x)), with a
-// relative error of at most 4e-7 (see level.swiGLU). dst may be gate or up.
-func (t *Team) SwiGLU(dst, gate, up []float32) {
-	checkLen("SwiGLU", "dst", len(dst), len(gate))
-	checkLen("SwiGLU", "up", len(up), len(gate))
-	s := spans{len(gate), elementGrain}
-	run(t, &t.swiGLU, s.tasks(), swiGLUJob{dst, gate, up, s})
+import "fmt"
+
+// SwiGLU computes dst = silu(gate of x) * up of x, element by element, with
+// silu(x) = x / (1 + exp(-x)) to a relative error of at most 4e-7 (see
+// level.swiGLU): x [rows, inputs], dst [rows, outputs]. Both projections are those
+// of Linear. What they give never leaves the caches.
+func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
+	if rows < 0 {
+		panic(fmt.Sprintf("kernel: SwiGLU: rows is %d, must not be negative", rows))
+	}
+	gate.check("SwiGLU", x, rows)
+	up.check("SwiGLU", x, rows)
+	outputs := gate.Weight.Rows
+	if up.Weight.Rows != outputs {
+		panic(fmt.Sprintf("kernel: SwiGLU: gate has %d outputs, up %d", outputs, up.Weight.Rows))
+	}
+	checkLen("SwiGLU", "dst", len(dst), rows*outputs)
+	cols := t.linearWidth(rows, outputs)
+	run(t, &t.swiGLU, rowTasks(rows)*Groups(outputs, cols), swiGLUJob{dst, x, rows, gate, up, cols})
 }
 
 type swiGLUJob struct {
-	dst, gate, up []float32
-	spans
+	dst, x   []float32
+	rows     int
+	gate, up Projection
+	cols     int // outputs of a task
 }
 
-func (j *swiGLUJob) run(w *scratch, task int) {
-	lo, hi := j.bounds(task)
-	units := lo + (hi-lo)/lanes*lanes
-	if units > lo {
-		active.swiGLU(j.dst[lo:units], j.gate[lo:units], j.up[lo:units])
+func (j *swiGLUJob) run(s *scratch, task int) {
+	outputs := j.gate.Weight.Rows
+	colTasks := Groups(outputs, j.cols)
+	r, c := task/colTasks*linearRows, task%colTasks*j.cols
+	l := linear{y: j.dst[r*outputs+c:], stride: outputs, x: j.x, w: &j.gate.Weight, s: s,
+		firstRow: r, lastRow: min(r+linearRows, j.rows),
+		firstCol: c, lastCol: min(c+j.cols, outputs)}
+	up := l
+	up.w, up.y, up.stride = &j.up.Weight, sized(&s.up, linearRows*linearCols), j.cols
+	l.multiply(j.gate.Bias)
+	up.multiply(j.up.Bias)
+	width := l.lastCol - c
+	for i := r; i < l.lastRow; i++ {
+		row := l.at(i, c)[:width]
+		s.swiGLU(row, up.at(i, c)[:width])
 	}
-	if units < hi {
+}
+
+// swiGLU makes gate silu(gate) * up.
+func (s *scratch) swiGLU(gate, up []float32) {
+	n := len(gate) / lanes * lanes
+	if n > 0 {
+		active.swiGLU(gate[:n], gate[:n], up[:n])
+	}
+	if n < len(gate) {
 		// The rest is padded to a whole unit, so that what an element gives does not
 		// depend on how many stand behind it.
-		gate, up := w.rest[:lanes], w.rest[lanes:]
-		clear(w.rest[:])
-		copy(gate, j.gate[units:hi])
-		copy(up, j.up[units:hi])
-		active.swiGLU(gate, gate, up)
-		copy(j.dst[units:hi], gate)
+		g, u := s.rest[:lanes], s.rest[lanes:]
+		clear(s.rest[:])
+		copy(g, gate[n:])
+		copy(u, up[n:])
+		active.swiGLU(g, g, u)
+		copy(gate[n:], g)
 	}
 }

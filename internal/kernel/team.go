@@ -177,6 +177,7 @@ type scratch struct {
 	weights []float32  // packed weights, or rows packed for a gradient
 	product []float32  // a product that does not fit its destination
 	grad    []float32  // derivatives of scores, [keys padded, lanes]
+	up      []float32  // the second of two products of a task, [linearRows, linearCols]
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}

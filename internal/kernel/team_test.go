@@ -23,6 +23,8 @@ type step struct {
 	out, lse      []float32
 	scores        []float32
 	y, dq, dk, dv []float32
+	parts         []kernel.Projection
+	y2            []float32
 }
 
 const stepGroup = 32
@@ -44,6 +46,7 @@ func newStep(t testing.TB, n int) *step {
 	for i := range s.pos {
 		s.pos[i] = int32(i)
 	}
+	s.parts, s.y2 = []kernel.Projection{{Weight: s.w, Bias: s.bias}, {Weight: s.w}}, make([]float32, 2*n*features)
 	return s
 }
 
@@ -53,10 +56,11 @@ func (s *step) run(team *kernel.Team) {
 	team.Embed(s.y, s.ids, &s.w)
 	team.RMSNorm(s.y, s.y, s.weight, 1e-5)
 	team.Linear(s.out, s.y, n, &s.w, s.bias)
-	team.RoPE(s.y, s.out, s.pos, 1, n, 4, 16, 1e4)
-	team.SplitHeads(s.y, s.out, 1, n, 4, 16)
+	team.RoPE(s.y, s.out, s.pos, 1, n, kernel.Heads{Count: 4, Dim: 16}, 1e4)
+	team.SplitHeads(s.y, s.out, 1, n, kernel.Heads{Count: 4, Dim: 16})
 	team.MergeHeads(s.out, s.y, 1, n, 4, 16)
-	team.SwiGLU(s.y, s.y, s.out)
+	team.SwiGLU(s.y, s.out, n, s.parts[0], s.parts[1])
+	team.Linears(s.y2, s.y, s.y2, n, s.parts)
 	team.Add(s.y, s.y, s.out)
 	team.Dense(s.out, s.lse, s.a)
 	team.Scores(s.scores, n, s.a, stepGroup, 0)
@@ -174,6 +178,9 @@ func TestDone(t *testing.T) {
 		"DenseScores":   func(team *kernel.Team, y []float32) { team.DenseScores(y[:len(s.a.Q)], s.scores, s.a, stepGroup) },
 		"AttentionGrad": func(team *kernel.Team, y []float32) { team.AttentionGrad(y[:len(s.a.Q)], nil, nil, s.a.Q, s.a, nil) },
 		"Linear":        func(team *kernel.Team, y []float32) { team.Linear(y, x, rows, &w, nil) },
+		"SwiGLU": func(team *kernel.Team, y []float32) {
+			team.SwiGLU(y, x, rows, kernel.Projection{Weight: w}, kernel.Projection{Weight: w})
+		},
 	} {
 		for _, workers := range []int{1, 3} {
 			want := make([]float32, rows*out)
