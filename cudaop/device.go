@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
@@ -20,18 +21,21 @@ import (
 // memory. Gorgonia gives every machine a CUDA context of its own, in which neither
 // the memory nor the modules of another machine are valid.
 type device struct {
-	engine     *cuda.Engine
-	capability int // 90 for compute capability 9.0
-	multiprocs int
-	modules    map[string]cu.Module
-	kernels    map[string]*kernel
-	memory     memory
-	live       map[*resident]struct{} // values that somebody has yet to read
-	workspaces []*op.Workspace        // whose Reset releases them
-	blas       blas
-	matrices   map[matrixKey]cu.DevicePtr // weights of two dimensions
-	vectors    map[*float32]cu.DevicePtr  // the same
-	settled    bool                       // by settle
+	engine       *cuda.Engine
+	capability   int // 90 for compute capability 9.0
+	multiprocs   int
+	modules      map[string]cu.Module
+	kernels      map[string]*kernel
+	typedKernels map[typedKernel]*kernel // of layers.cu
+	memory       memory
+	live         map[*resident]struct{} // values that somebody has yet to read
+	workspaces   []*op.Workspace        // whose Reset releases them
+	checks       []check                // of the step
+	blas         blas
+	matrices     uploads                         // weights of projections
+	biases       uploads                         // and what is added to them
+	vectors      map[unsafe.Pointer]cu.DevicePtr // other numbers, by where they lie on the host
+	settled      bool                            // by settle
 }
 
 // errClosed: the machine was closed, and its context with it.
@@ -69,8 +73,8 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
-	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, live: map[*resident]struct{}{},
-		matrices: map[matrixKey]cu.DevicePtr{}, vectors: map[*float32]cu.DevicePtr{}}
+	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{},
+		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{}}
 	d.memory.free = map[int64][]cu.DevicePtr{}
 	d.memory.sizes = map[cu.DevicePtr]int64{}
 	on := engine.Context().Device
@@ -116,6 +120,9 @@ func (d *device) onThread(f func() error) (err error) {
 }
 
 func (d *device) inContext(f func() error) (err error) {
+	if d.settled {
+		return f()
+	}
 	own := d.engine.Context().CUDAContext()
 	// The engine makes its cuBLAS handle on this thread without its context, so that
 	// Gorgonia's matrix products run in another, whose work is not ordered with ours.

@@ -4,7 +4,17 @@ package cudaop
 
 /*
 #cgo LDFLAGS: -lcuda
+#cgo noescape launch
+#cgo nocallback launch
 #include <cuda.h>
+
+// launch is cuLaunchKernel on the default stream for a kernel whose n arguments are 8 bytes each. gorgonia.org/cu copies
+// every argument to memory that it allocates.
+static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, unsigned long long *args, int n) {
+	void *params[n];
+	for (int i = 0; i < n; i++) params[i] = args + i;
+	return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, NULL, params, NULL);
+}
 */
 import "C"
 
@@ -19,7 +29,7 @@ import (
 // launch it (kernels/README.md). All calls need the module's context.
 type kernel struct {
 	name         string
-	fn           cu.Function
+	fn           C.CUfunction
 	threads      int
 	shared       int // bytes of dynamic shared memory of a block
 	rows         int // of an item of work
@@ -32,10 +42,11 @@ const defaultShared = 48 << 10
 
 func newKernel(m cu.Module, name string, multiprocs int) (*kernel, error) {
 	k := &kernel{name: name, multiprocs: multiprocs}
-	var err error
-	if k.fn, err = m.Function(name); err != nil {
+	fn, err := m.Function(name)
+	if err != nil {
 		return nil, fmt.Errorf("cudaop: kernel %s: %w", name, err)
 	}
+	k.fn = *(*C.CUfunction)(unsafe.Pointer(&fn)) // cu keeps the handle to itself
 	at, size, err := m.Global(name + "_launch")
 	var launch [4]int64
 	if err == nil && size != int64(unsafe.Sizeof(launch)) {
@@ -55,10 +66,8 @@ func newKernel(m cu.Module, name string, multiprocs int) (*kernel, error) {
 }
 
 // allowShared lets fn use more dynamic shared memory than any kernel may.
-func allowShared(fn cu.Function, bytes int) error {
-	// cu keeps the handle to itself and has no call to set an attribute.
-	handle := *(*C.CUfunction)(unsafe.Pointer(&fn))
-	if code := C.cuFuncSetAttribute(handle, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)); code != C.CUDA_SUCCESS {
+func allowShared(fn C.CUfunction, bytes int) error {
+	if code := C.cuFuncSetAttribute(fn, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: CUDA error %d: a kernel may not have %d bytes of shared memory", int(code), bytes)
 	}
 	return nil
@@ -74,12 +83,8 @@ func (k *kernel) launch(items int, args ...uint64) error {
 	if k.perMultiproc > 0 {
 		grid = min(items, k.perMultiproc*k.multiprocs)
 	}
-	params := make([]unsafe.Pointer, len(args))
-	for i := range args {
-		params[i] = unsafe.Pointer(&args[i])
-	}
-	if err := k.fn.Launch(grid, 1, 1, k.threads, 1, 1, k.shared, cu.NoStream, params); err != nil {
-		return fmt.Errorf("cudaop: kernel %s on %d blocks: %w", k.name, grid, err)
+	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), (*C.ulonglong)(&args[0]), C.int(len(args))); code != C.CUDA_SUCCESS {
+		return fmt.Errorf("cudaop: kernel %s on %d blocks: CUDA error %d", k.name, grid, int(code))
 	}
 	return nil
 }

@@ -760,6 +760,7 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 	positions := input(g, "positions", below(batch*n, 100000), batch, n)
 	rows := input(g, "rows", []int32{0, 5, batch*n - 1, 7}, 4)
 
+	shared := matrix(out, features)
 	type pair struct{ cpu, gpu *gorgonia.Value }
 	results := map[string]pair{}
 	for _, c := range []struct {
@@ -767,14 +768,21 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 		in []*gorgonia.Node
 	}{
 		{op.NewEmbed("embed", matrix(vocab, features)), []*gorgonia.Node{ids}},
-		{must(op.NewLinear("linear", matrix(out, features), nil))(t), []*gorgonia.Node{x}},
-		{must(op.NewLinear("biased", matrix(out, features), random(out)))(t), []*gorgonia.Node{x}},
+		{must(op.NewLinear("linear", op.Projection{Weight: matrix(out, features)}))(t), []*gorgonia.Node{x}},
+		{must(op.NewLinear("biased", op.Projection{Weight: matrix(out, features), Bias: random(out)}))(t), []*gorgonia.Node{x}},
+		{must(op.NewLinear("stacked", op.Projection{Weight: shared}, op.Projection{Weight: matrix(out, features), Bias: random(out)}))(t), []*gorgonia.Node{x}},
+		{must(op.NewLinear("stacked otherwise", op.Projection{Weight: shared}, op.Projection{Weight: matrix(out, features)}))(t), []*gorgonia.Node{x}},
+		{must(op.NewAddLinear("residual", op.Projection{Weight: matrix(features, features), Bias: random(features)}))(t), []*gorgonia.Node{x, y}},
+		{must(op.NewAddLinear("residual of itself", op.Projection{Weight: matrix(features, features)}))(t), []*gorgonia.Node{x, x}},
 		{op.NewLogits("logits", matrix(vocab, features)), []*gorgonia.Node{x, rows}},
 		{op.NewRMSNorm("norm", random(features), 1e-5), []*gorgonia.Node{x}},
-		{must(op.NewRoPE("rope", heads, dim, 1e6))(t), []*gorgonia.Node{x, positions}},
-		{must(op.NewSplitHeads("split", heads, dim))(t), []*gorgonia.Node{x}},
+		{must(op.NewRoPE("rope", op.Heads{Count: heads, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},
+		{must(op.NewRoPE("rope of some", op.Heads{First: 1, Count: 2, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},
+		{must(op.NewRoPE("rope of 24", op.Heads{First: 5, Count: 3, Dim: 24}, 1e4))(t), []*gorgonia.Node{x, positions}},
+		{must(op.NewSplitHeads("split", op.Heads{Count: heads, Dim: dim}))(t), []*gorgonia.Node{x}},
+		{must(op.NewSplitHeads("split some", op.Heads{First: 2, Count: 1, Dim: dim}))(t), []*gorgonia.Node{x}},
 		{op.NewMergeHeads("merge"), []*gorgonia.Node{h}},
-		{op.NewSwiGLU("swiglu"), []*gorgonia.Node{x, y}},
+		{must(op.NewSwiGLU("swiglu", op.Projection{Weight: shared}, op.Projection{Weight: matrix(out, features), Bias: random(out)}))(t), []*gorgonia.Node{x}},
 		{op.NewAdd("add"), []*gorgonia.Node{x, y}},
 	} {
 		cpu, gpu := both(t, precision, c.o, c.in...)

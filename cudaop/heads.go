@@ -3,19 +3,68 @@
 package cudaop
 
 import (
+	"fmt"
+	"math"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// splitHeads runs op.SplitHeads.
-type splitHeads struct{ heads, dim int }
+// layerThreads is the number of threads of a block of the layers' kernels.
+const layerThreads = 256
 
-func (r *splitHeads) shape([]tensor.Shape) error { return nil }
-func (r *splitHeads) ownsResult() bool           { return false }
+// takeHeads runs op.SplitHeads, and with frequencies op.RoPE.
+type takeHeads struct {
+	heads       op.Heads
+	frequencies []float64 // of the pairs of a head, in radians a position
+}
 
-func (r *splitHeads) run(c *call) (gorgonia.Value, error) {
-	s := c.in[0].Shape()
-	return c.swapAxes(s[0], s[1], r.heads, r.dim, s[0], r.heads, s[1], r.dim)
+func newRotation(h op.Heads, theta float64) *takeHeads {
+	r := &takeHeads{heads: h}
+	for d := range h.Dim / 2 {
+		r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(h.Dim)))
+	}
+	return r
+}
+
+func (r *takeHeads) shape([]tensor.Shape) error {
+	if r.heads.Dim%2 != 0 || r.heads.Dim > 2*layerThreads {
+		return fmt.Errorf("%w: head dimension %d, the GPU kernel takes even ones up to %d", op.ErrShape, r.heads.Dim, 2*layerThreads)
+	}
+	return nil
+}
+
+func (r *takeHeads) ownsResult() bool { return false }
+
+func (r *takeHeads) run(c *call) (gorgonia.Value, error) {
+	x, err := c.operand(0)
+	if err != nil {
+		return nil, err
+	}
+	var positions, frequencies cu.DevicePtr
+	if r.frequencies != nil {
+		if positions, err = c.at(1, tensor.Int32); err != nil {
+			return nil, err
+		}
+		if frequencies, err = vector(c.device, r.frequencies); err != nil {
+			return nil, err
+		}
+	}
+	s, h := c.in[0].Shape(), r.heads
+	v, out, err := c.result(s[0], h.Count, s[1], h.Dim)
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.typed("take_heads", c.o.dtype())
+	if err != nil {
+		return nil, err
+	}
+	first := x + cu.DevicePtr(h.First*h.Dim*int(c.o.dtype().Size()))
+	tokens, together := s[0]*s[1], layerThreads/(h.Dim/2) // of a block
+	return v, k.launch((tokens+together-1)/together, address(first), address(positions), address(frequencies), address(out),
+		integer(tokens), integer(s[1]), integer(h.Count), integer(h.Dim), integer(s[2]), elementType(v.Dtype()))
 }
 
 // mergeHeads runs op.MergeHeads.
@@ -25,28 +74,18 @@ func (mergeHeads) shape([]tensor.Shape) error { return nil }
 func (mergeHeads) ownsResult() bool           { return false }
 
 func (mergeHeads) run(c *call) (gorgonia.Value, error) {
-	s := c.in[0].Shape()
-	return c.swapAxes(s[0], s[1], s[2], s[3], s[0], s[2], s[1]*s[3])
-}
-
-// vectorElements is how many elements of a row the layers' kernels move at a time.
-const vectorElements = 8
-
-// swapAxes turns the operator's input, seen as [batch,p,q,dim], into [batch,q,p,dim],
-// which is the result under the given shape.
-func (c *call) swapAxes(batch, p, q, dim int, shape ...int) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.result(shape...)
+	s := c.in[0].Shape()
+	v, out, err := c.result(s[0], s[2], s[1]*s[3])
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.kernel("layers", "swap_axes")
+	k, err := c.typed("merge_heads", c.o.dtype())
 	if err != nil {
 		return nil, err
 	}
-	return v, k.launchRows(1, batch*p*q*((dim+vectorElements-1)/vectorElements), address(x), address(out),
-		integer(batch), integer(p), integer(q), integer(dim), c.elements(), elementType(v.Dtype()))
+	return v, k.launch(s[0]*s[2], address(x), address(out), integer(s[2]), integer(s[1]), integer(s[3]), elementType(v.Dtype()))
 }

@@ -6,14 +6,15 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// linear runs op.Linear, by cuBLAS.
+// linear runs op.Linear as one product.
 type linear struct {
-	weight *op.Weight
-	bias   []float32
+	parts    []op.Projection
+	residual bool
 }
 
 func (r *linear) shape([]tensor.Shape) error { return nil }
@@ -24,36 +25,86 @@ func (r *linear) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.matrix(r.weight, c.o.dtype())
-	if err != nil {
-		return nil, err
-	}
 	s := c.in[0].Shape()
-	v, y, err := c.result(s[0], s[1], r.weight.Rows)
+	out := []int{s[0], s[1], outputs(r.parts)}
+	if !r.residual {
+		v, y, err := c.result(out...)
+		if err != nil {
+			return nil, err
+		}
+		return v, c.project(r.parts, y, x, 0, s[0]*s[1], v.Dtype())
+	}
+	v, y, residual, err := c.resultOver(1, out...)
 	if err != nil {
 		return nil, err
 	}
-	beta := float32(0)
-	if r.bias != nil {
-		bias, err := c.vector(r.bias)
-		if err != nil {
-			return nil, err
-		}
-		k, err := c.kernel("layers", "repeat")
-		if err != nil {
-			return nil, err
-		}
-		if err := k.launch(s[0]*s[1], address(bias), address(y), integer(r.weight.Rows), elementType(v.Dtype())); err != nil {
-			return nil, err
-		}
-		beta = 1
+	return v, c.project(r.parts, y, x, residual, s[0]*s[1], v.Dtype())
+}
+
+// project queues the product of n rows of x, of the operator's own type, with the
+// weights of projections; the result is of type to, as is the residual, which may be
+// 0.
+func (c *call) project(p []op.Projection, y, x, residual cu.DevicePtr, n int, to tensor.Dtype) error {
+	w, err := c.matrix(p, c.o.dtype())
+	if err != nil {
+		return err
 	}
-	return v, c.blas.linear(y, x, w, s[0]*s[1], r.weight.Cols, r.weight.Rows, beta, c.o.dtype(), v.Dtype())
+	bias, err := c.bias(p, to)
+	if err != nil {
+		return err
+	}
+	return c.multiply(product{y: y, x: x, w: w, bias: bias, residual: residual, n: n, in: p[0].Weight.Cols, out: outputs(p), dt: c.o.dtype(), to: to})
+}
+
+// swiGLU runs op.SwiGLU: one product gives gate and up of some tokens side by side,
+// and a kernel what becomes of them, before the next tokens take their place.
+type swiGLU struct{ parts []op.Projection }
+
+// swiGLURoom is the most memory that gate and up take, in bytes. Fewer tokens at a
+// time would leave the last blocks of a product without company.
+const swiGLURoom = 512 << 20
+
+func (r *swiGLU) shape([]tensor.Shape) error { return nil }
+func (r *swiGLU) ownsResult() bool           { return false }
+
+func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
+	x, err := c.operand(0)
+	if err != nil {
+		return nil, err
+	}
+	s, features := c.in[0].Shape(), r.parts[0].Weight.Rows
+	v, y, err := c.result(s[0], s[1], features)
+	if err != nil {
+		return nil, err
+	}
+	dt := v.Dtype() // of gate and up as well
+	k, err := c.typed("swiglu", dt)
+	if err != nil {
+		return nil, err
+	}
+	n, row := s[0]*s[1], 2*int64(features)*int64(dt.Size())
+	chunks := max(1, int((int64(n)*row+swiGLURoom-1)/swiGLURoom))
+	rows := min(n, ((n+chunks-1)/chunks+255)&^255)
+	both, err := c.room(int64(rows) * row)
+	if err != nil {
+		return nil, err
+	}
+	for first := 0; first < n; first += rows {
+		count := min(rows, n-first)
+		from, to := x+cu.DevicePtr(int64(first*s[2])*int64(c.o.dtype().Size())), y+cu.DevicePtr(int64(first)*row/2)
+		if err := c.project(r.parts, both, from, 0, count, dt); err != nil {
+			return nil, err
+		}
+		if err := k.launchRows(count, features, address(both), address(to), integer(features), elementType(dt)); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
 }
 
 // logits runs op.Logits. Rows that nobody wants cost as much as others, so that
 // the product is one.
-type logits struct{ weight *op.Weight }
+type logits struct{ weight []op.Projection }
 
 func (r *logits) shape([]tensor.Shape) error { return nil }
 func (r *logits) ownsResult() bool           { return false }
@@ -63,25 +114,19 @@ func (r *logits) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.matrix(r.weight, c.o.dtype())
-	if err != nil {
-		return nil, err
-	}
 	s, rows := c.in[0].Shape(), c.in[1].Shape()[0]
 	chosen, err := c.room(int64(rows) * int64(s[2]) * int64(c.o.dtype().Size()))
 	if err != nil {
 		return nil, err
 	}
-	bad, err := c.gather(x, 1, chosen, s[0]*s[1], s[2], true, c.o.dtype())
+	if err := c.gather(x, 1, chosen, s[0]*s[1], s[2], true, c.o.dtype(), func(i int) error {
+		return fmt.Errorf("%w: rows[%d] is not one of the input's %d rows", op.ErrValue, i, s[0]*s[1])
+	}); err != nil {
+		return nil, err
+	}
+	v, y, err := c.result(rows, outputs(r.weight))
 	if err != nil {
 		return nil, err
 	}
-	if bad >= 0 {
-		return nil, fmt.Errorf("%w: rows[%d] is not one of the input's %d rows", op.ErrValue, bad, s[0]*s[1])
-	}
-	v, y, err := c.result(rows, r.weight.Rows)
-	if err != nil {
-		return nil, err
-	}
-	return v, c.blas.linear(y, chosen, w, rows, r.weight.Cols, r.weight.Rows, 0, c.o.dtype(), v.Dtype())
+	return v, c.project(r.weight, y, chosen, 0, rows, v.Dtype())
 }

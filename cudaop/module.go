@@ -11,6 +11,7 @@ import (
 	"math"
 
 	"gorgonia.org/cu"
+	"gorgonia.org/tensor"
 )
 
 //go:embed modules/*.gz
@@ -55,6 +56,29 @@ func (d *device) kernel(file, name string) (*kernel, error) {
 	}
 	d.kernels[name] = k
 	return k, nil
+}
+
+// typedKernel names a kernel of layers.cu by the type of its inputs.
+type typedKernel struct {
+	name        string
+	elementType uint64
+}
+
+// typed returns the kernel of layers.cu for inputs of a type.
+func (d *device) typed(name string, dt tensor.Dtype) (*kernel, error) {
+	key := typedKernel{name, elementType(dt)}
+	if k := d.typedKernels[key]; k != nil {
+		return k, nil
+	}
+	suffix := "_bf16"
+	if dt == tensor.Float32 {
+		suffix = "_f32"
+	}
+	k, err := d.kernel("layers", name+suffix)
+	if err == nil {
+		d.typedKernels[key] = k
+	}
+	return k, err
 }
 
 // loadModule loads the cubin of a file on Hopper, and else, or if the driver does

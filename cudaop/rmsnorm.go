@@ -21,7 +21,7 @@ func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.vector(r.weight)
+	w, err := vector(c.device, r.weight)
 	if err != nil {
 		return nil, err
 	}
@@ -30,9 +30,9 @@ func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.kernel("layers", "rmsnorm")
+	k, err := c.typed("rmsnorm", c.o.dtype())
 	if err != nil {
 		return nil, err
 	}
-	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), c.elements(), elementType(v.Dtype()))
+	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), elementType(v.Dtype()))
 }

@@ -60,6 +60,7 @@ func (d *device) releaseOn(ws *op.Workspace) {
 			d.memory.put(r.at)
 		}
 		clear(d.live)
+		d.dropChecks()
 	})
 }
 
@@ -138,8 +139,26 @@ func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, err erro
 	return r, r.at, nil
 }
 
-// elements is the number of the operator's own type.
-func (c *call) elements() uint64 { return elementType(c.o.dtype()) }
+// resultOver is result in the memory of input i, which has the result's shape, if
+// this operator is its last reader and it is of the result's type. It returns the
+// input's address too, in that type.
+func (c *call) resultOver(i int, shape ...int) (v gorgonia.Value, at, in cu.DevicePtr, err error) {
+	_, readers := c.o.Planned()
+	over, ours := c.in[i].(*resident)
+	for j, other := range c.in {
+		ours = ours && (j == i || other != c.in[i]) // which is one reader
+	}
+	if ours && readers > 0 && over.readers == 1 && over.dt == c.o.dtype() {
+		r := &resident{at: over.at, sh: slices.Clone(shape), dt: over.dt, readers: readers}
+		over.at = 0 // its memory is the result's now
+		return r, r.at, r.at, nil
+	}
+	if v, at, err = c.result(shape...); err != nil {
+		return nil, 0, 0, err
+	}
+	in, err = c.as(v.Dtype(), i)
+	return v, at, in, err
+}
 
 // elementType is the number that the kernels know a type of elements by.
 func elementType(dt tensor.Dtype) uint64 {
@@ -195,5 +214,5 @@ func (c *call) finish(v gorgonia.Value) error {
 	if err := cu.Synchronize(); err != nil {
 		return fmt.Errorf("cudaop: %w", err)
 	}
-	return nil
+	return c.checked()
 }

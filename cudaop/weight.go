@@ -4,6 +4,7 @@ package cudaop
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
@@ -12,65 +13,145 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// matrixKey is a weight, by where it lies on the host, and its element type on the
-// GPU.
-type matrixKey struct {
-	data *byte
-	dt   tensor.Dtype
+// uploaded are the weights of projections on the GPU, one below the other, or their
+// biases, one behind the other.
+type uploaded struct {
+	of []op.Projection
+	dt tensor.Dtype
+	at cu.DevicePtr
 }
 
-// matrix returns a weight on the GPU, as float32 or bfloat16. It is copied there once
-// for all operators and steps of the machine.
-func (d *device) matrix(w *op.Weight, dt tensor.Dtype) (cu.DevicePtr, error) {
-	key := matrixKey{&w.Data[0], dt}
-	if at, ok := d.matrices[key]; ok {
+// uploads are found by where the first weight lies on the host.
+type uploads map[*byte][]uploaded
+
+func (u uploads) find(p []op.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {
+	same := func(a, b op.Projection) bool {
+		return &a.Weight.Data[0] == &b.Weight.Data[0] && a.Weight.Rows == b.Weight.Rows && len(a.Bias) == len(b.Bias) &&
+			(len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
+	}
+	for _, have := range u[&p[0].Weight.Data[0]] {
+		if have.dt == dt && slices.EqualFunc(have.of, p, same) {
+			return have.at, true
+		}
+	}
+	return 0, false
+}
+
+func (u uploads) add(p []op.Projection, dt tensor.Dtype, at cu.DevicePtr) {
+	u[&p[0].Weight.Data[0]] = append(u[&p[0].Weight.Data[0]], uploaded{p, dt, at})
+}
+
+// only is the projection of a weight that stands alone.
+func only(w *op.Weight) []op.Projection { return []op.Projection{{Weight: *w}} }
+
+// outputs is the number of outputs of all projections.
+func outputs(p []op.Projection) (n int) {
+	for i := range p {
+		n += p[i].Weight.Rows
+	}
+	return n
+}
+
+// matrix returns the weights of projections of the same inputs on the GPU, one below
+// the other, as float32 or bfloat16. They are copied there once for all operators
+// and steps of the machine.
+func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+	if at, ok := d.matrices.find(p, dt); ok {
 		return at, nil
 	}
-	data := w.Data
+	row := int64(p[0].Weight.Cols) * int64(dt.Size())
+	at, err := d.memory.get(int64(outputs(p)) * row)
+	if err != nil {
+		return 0, err
+	}
+	to := at
+	for i := range p {
+		w := &p[i].Weight
+		data := encoded(w, dt)
+		if err := d.upload(to, unsafe.Pointer(&data[0]), len(data)); err != nil {
+			d.memory.put(at)
+			return 0, err
+		}
+		to += cu.DevicePtr(int64(w.Rows) * row)
+	}
+	d.matrices.add(p, dt, at)
+	return at, nil
+}
+
+// encoded returns a weight as float32 or bfloat16, which it may be already.
+func encoded(w *op.Weight, dt tensor.Dtype) []byte {
 	switch {
 	case dt == tensor.Float32 && w.DType != op.F32:
 		wide := make([]float32, w.Rows*w.Cols)
 		for i := range w.Rows {
 			w.Row(wide[i*w.Cols:(i+1)*w.Cols], i)
 		}
-		data = unsafe.Slice((*byte)(unsafe.Pointer(&wide[0])), 4*len(wide))
+		return unsafe.Slice((*byte)(unsafe.Pointer(&wide[0])), 4*len(wide))
 	case dt == bfloat16Dtype && w.DType != op.BF16:
-		data = make([]byte, 2*w.Rows*w.Cols)
+		data := make([]byte, 2*w.Rows*w.Cols)
 		row := make([]float32, w.Cols)
 		for i := range w.Rows {
 			w.Row(row, i)
 			bf16.Encode(data[2*i*w.Cols:2*(i+1)*w.Cols], row)
 		}
+		return data
 	}
-	at, err := d.upload(unsafe.Pointer(&data[0]), len(data))
-	if err != nil {
-		return 0, err
-	}
-	d.matrices[key] = at
-	return at, nil
+	return w.Data
 }
 
-// vector returns a weight of one dimension on the GPU, as it is.
-func (d *device) vector(w []float32) (cu.DevicePtr, error) {
-	if at, ok := d.vectors[&w[0]]; ok {
+// bias returns the biases of projections on the GPU, one behind the other with zeros
+// where there is none; 0 if there is none at all.
+func (d *device) bias(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+	if !slices.ContainsFunc(p, func(p op.Projection) bool { return p.Bias != nil }) {
+		return 0, nil
+	}
+	if at, ok := d.biases.find(p, dt); ok {
 		return at, nil
 	}
-	at, err := d.upload(unsafe.Pointer(&w[0]), 4*len(w))
+	all := make([]float32, 0, outputs(p))
+	for i := range p {
+		all = append(all, p[i].Bias...)
+		all = append(all, make([]float32, p[i].Weight.Rows-len(p[i].Bias))...)
+	}
+	data := unsafe.Slice((*byte)(unsafe.Pointer(&all[0])), 4*len(all))
+	if dt == bfloat16Dtype {
+		data = make([]byte, 2*len(all))
+		bf16.Encode(data, all)
+	}
+	at, err := d.memory.get(int64(len(data)))
 	if err != nil {
 		return 0, err
 	}
-	d.vectors[&w[0]] = at
+	if err := d.upload(at, unsafe.Pointer(&data[0]), len(data)); err != nil {
+		d.memory.put(at)
+		return 0, err
+	}
+	d.biases.add(p, dt, at)
 	return at, nil
 }
 
-func (d *device) upload(from unsafe.Pointer, bytes int) (cu.DevicePtr, error) {
-	at, err := d.memory.get(int64(bytes))
+// vector returns numbers of the host on the GPU, where they are copied once.
+func vector[E any](d *device, x []E) (cu.DevicePtr, error) {
+	key := unsafe.Pointer(&x[0])
+	if at, ok := d.vectors[key]; ok {
+		return at, nil
+	}
+	size := len(x) * int(unsafe.Sizeof(x[0]))
+	at, err := d.memory.get(int64(size))
 	if err != nil {
 		return 0, err
 	}
-	if err := cu.MemcpyHtoD(at, from, int64(bytes)); err != nil {
+	if err := d.upload(at, key, size); err != nil {
 		d.memory.put(at)
-		return 0, fmt.Errorf("cudaop: copy of %d bytes of weights: %w", bytes, err)
+		return 0, err
 	}
+	d.vectors[key] = at
 	return at, nil
+}
+
+func (d *device) upload(to cu.DevicePtr, from unsafe.Pointer, bytes int) error {
+	if err := cu.MemcpyHtoD(to, from, int64(bytes)); err != nil {
+		return fmt.Errorf("cudaop: copy of %d bytes of weights: %w", bytes, err)
+	}
+	return nil
 }

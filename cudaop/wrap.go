@@ -79,25 +79,25 @@ func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	case *op.DenseAttn:
 		r = &denseAttn{o.Params()}
 	case *op.Embed:
-		r = &embedding{o.Table()}
+		r = &embedding{only(o.Table())}
 	case *op.Linear:
-		r = &linear{o.Weight(), o.Bias()}
+		parts, residual := o.Params()
+		r = &linear{parts, residual}
 	case *op.Logits:
-		r = &logits{o.Weight()}
+		r = &logits{only(o.Weight())}
 	case *op.RMSNorm:
 		r = &rmsNorm{o.Weight(), o.Eps()}
 	case *op.RoPE:
-		heads, dim, theta := o.Params()
-		r = &rope{heads, dim, theta}
+		r = newRotation(o.Params())
 	case *op.SplitHeads:
-		heads, dim := o.Params()
-		r = &splitHeads{heads, dim}
+		r = &takeHeads{heads: o.Params()}
 	case *op.MergeHeads:
 		r = mergeHeads{}
 	case *op.SwiGLU:
-		r = elementwise{"swiglu"}
+		gate, up := o.Params()
+		r = &swiGLU{[]op.Projection{gate, up}}
 	case *op.Add:
-		r = elementwise{"add"}
+		r = add{}
 	default:
 		return nil, fmt.Errorf("cudaop: %v, a %T, has no GPU twin", o, o)
 	}
