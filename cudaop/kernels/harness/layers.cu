@@ -1,0 +1,214 @@
+// Times the layers of an 8B model around attention on a GPU, without Go: the products, by cuBLASLt as ../../blas.go asks
+// for them, and the kernels of a built layers.cu.
+//
+//   layers MODULE [TOKENS ...]        default 4096 16384 65536
+//
+// Products are checked at sampled places against float64. One line of JSON for each row; it exits with 1 if a product is
+// wrong.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+using bf16 = __nv_bfloat16;
+using i64 = long long;
+
+#define OK(call)                                                                                  \
+  do {                                                                                            \
+    const int status = static_cast<int>(call);                                                    \
+    if (status != 0) { std::printf("FAIL %s: status %d\n", #call, status); std::exit(1); }         \
+  } while (0)
+
+__global__ void fill(bf16* p, size_t n, unsigned seed, float scale) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+    unsigned long long x = i + (static_cast<unsigned long long>(seed) << 40) + 0x9E3779B97F4A7C15ull;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+    p[i] = __float2bfloat16(scale * (static_cast<float>((x ^ x >> 31) >> 40) / 8388608.f - 1.f));
+  }
+}
+
+static bf16* values(size_t n, unsigned seed, float scale = 1) {
+  bf16* p;
+  OK(cudaMalloc(&p, n * sizeof(bf16)));
+  fill<<<4096, 256>>>(p, n, seed, scale);
+  OK(cudaDeviceSynchronize());
+  return p;
+}
+
+// milliseconds is the median of 9 samples, each of enough runs for 5 ms.
+static double milliseconds(const std::function<void()>& run) {
+  cudaEvent_t start, end;
+  OK(cudaEventCreate(&start));
+  OK(cudaEventCreate(&end));
+  const auto sample = [&](int runs) {
+    float ms;
+    OK(cudaEventRecord(start));
+    for (int i = 0; i < runs; i++) run();
+    OK(cudaEventRecord(end));
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventElapsedTime(&ms, start, end));
+    return ms / runs;
+  };
+  sample(2);
+  const int runs = std::max(1, static_cast<int>(std::ceil(5 / sample(1))));
+  std::vector<double> times(9);
+  for (double& t : times) t = sample(runs);
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+struct Product {
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t w, x, y;
+  cublasLtMatmulAlgo_t algo;
+  Product(cublasLtHandle_t lt, i64 n, i64 in, i64 out, bool biased, const void* bias, size_t workspace) {
+    const cublasOperation_t transpose = CUBLAS_OP_T;
+    OK(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose));
+    if (biased) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      const cudaDataType_t type = CUDA_R_16BF;
+      OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+      OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+      OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    }
+    OK(cublasLtMatrixLayoutCreate(&w, CUDA_R_16BF, in, out, in));
+    OK(cublasLtMatrixLayoutCreate(&x, CUDA_R_16BF, in, n, in));
+    OK(cublasLtMatrixLayoutCreate(&y, CUDA_R_16BF, out, n, out));
+    cublasLtMatmulPreference_t preference;
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    OK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    OK(cublasLtMatmulAlgoGetHeuristic(lt, desc, w, x, y, y, preference, 1, &found, &count));
+    if (count == 0) { std::printf("FAIL no algorithm for %lld x %lld x %lld\n", n, in, out); std::exit(1); }
+    algo = found.algo;
+    cublasLtMatmulPreferenceDestroy(preference);
+  }
+};
+
+int main(int argc, char** argv) {
+  if (argc < 2) { std::fprintf(stderr, "usage: layers MODULE [TOKENS ...]\n"); return 2; }
+  OK(cudaFree(nullptr));  // makes the context
+  CUmodule module;
+  OK(cuModuleLoad(&module, argv[1]));
+  std::vector<i64> lengths;
+  for (int i = 2; i < argc; i++) lengths.push_back(std::atoll(argv[i]));
+  if (lengths.empty()) lengths = {4096, 16384, 65536};
+  const i64 most = *std::max_element(lengths.begin(), lengths.end());
+  constexpr i64 D = 4096, F = 12288, H = 32;
+  constexpr size_t kWorkspace = 32 << 20;
+
+  cublasLtHandle_t lt;
+  OK(cublasLtCreate(&lt));
+  void* workspace;
+  OK(cudaMalloc(&workspace, kWorkspace));
+  bf16* a = values(static_cast<size_t>(most) * F, 1);
+  bf16* b = values(static_cast<size_t>(most) * 2 * F, 2);
+  bf16* c = values(static_cast<size_t>(most) * F, 3);
+  bf16* w = values(static_cast<size_t>(2 * F) * D, 4, 1 / 64.f);
+  bf16* bias = values(2 * F, 5);
+  float* weight;
+  OK(cudaMalloc(&weight, F * sizeof(float)));
+  OK(cudaMemset(weight, 0x3f, F * sizeof(float)));
+  int* positions;
+  std::vector<int> at(most);
+  for (i64 i = 0; i < most; i++) at[i] = static_cast<int>(i);
+  OK(cudaMalloc(&positions, most * sizeof(int)));
+  OK(cudaMemcpy(positions, at.data(), most * sizeof(int), cudaMemcpyHostToDevice));
+  double* frequencies;
+  std::vector<double> f(64);
+  for (int d = 0; d < 64; d++) f[d] = std::pow(5e5, -2.0 * d / 128);
+  OK(cudaMalloc(&frequencies, f.size() * sizeof(double)));
+  OK(cudaMemcpy(frequencies, f.data(), f.size() * sizeof(double), cudaMemcpyHostToDevice));
+
+  const auto say = [](const char* what, i64 n, double ms, const char* unit, double rate) {
+    std::printf("{\"layer\": \"%s\", \"n\": %lld, \"ms\": %.4f, \"%s\": %.0f}\n", what, n, ms, unit, rate);
+    std::fflush(stdout);
+  };
+  const auto multiply = [&](const Product& p, const bf16* x, const bf16* residual, bf16* y) {
+    const float one = 1, beta = residual ? 1.f : 0.f;
+    OK(cublasLtMatmul(lt, p.desc, &one, w, p.w, x, p.x, &beta, residual ? residual : y, p.y, y, p.y, &p.algo, workspace, kWorkspace, nullptr));
+  };
+  // launch launches a kernel of the module on a grid of blocks.
+  const auto launch = [&](const char* name, i64 blocks, std::vector<unsigned long long> args) {
+    CUfunction fn;
+    OK(cuModuleGetFunction(&fn, module, name));
+    std::vector<void*> params;
+    for (auto& x : args) params.push_back(&x);
+    OK(cuLaunchKernel(fn, static_cast<unsigned>(blocks), 1, 1, 256, 1, 1, 0, nullptr, params.data(), nullptr));
+  };
+  const auto u = [](const void* p) { return reinterpret_cast<unsigned long long>(p); };
+  const auto bits = [](double x) { unsigned long long v; static_assert(sizeof v == sizeof x, ""); std::copy_n(reinterpret_cast<char*>(&x), 8, reinterpret_cast<char*>(&v)); return v; };
+
+  // Sampled outputs of a product with bias and residual, against float64.
+  {
+    const i64 n = 300;
+    Product p(lt, n, D, D, true, bias, kWorkspace);
+    multiply(p, a, c, b);
+    std::vector<bf16> ha(n * D), hw(D * D), hb(D), hc(n * D), hy(n * D);
+    const auto host = [](std::vector<bf16>& v, const bf16* from) { OK(cudaMemcpy(v.data(), from, v.size() * sizeof(bf16), cudaMemcpyDeviceToHost)); };
+    host(ha, a), host(hw, w), host(hb, bias), host(hc, c), host(hy, b);
+    std::mt19937 r(1);
+    double worst = 0;
+    for (int k = 0; k < 500; k++) {
+      const i64 i = r() % n, j = r() % D;
+      double want = static_cast<float>(hb[j]) + static_cast<double>(static_cast<float>(hc[i * D + j]));
+      for (i64 d = 0; d < D; d++) want += static_cast<double>(static_cast<float>(ha[i * D + d])) * static_cast<float>(hw[j * D + d]);
+      worst = std::max(worst, std::fabs(static_cast<float>(hy[i * D + j]) - want) / std::max(1., std::fabs(want)));
+    }
+    std::printf("{\"check\": \"bias and residual\", \"worst\": %.2g}\n", worst);
+    if (!(worst < 1. / 128)) return 1;  // results are rounded to 8 bits, twice
+  }
+
+  for (const i64 n : lengths) {
+    const auto product = [&](const char* what, i64 in, i64 out, bool biased, bool residual, i64 rows) {
+      Product p(lt, std::min(rows, n), in, out, biased, bias, kWorkspace);
+      const double ms = milliseconds([&] { multiply(p, a, residual ? c : nullptr, residual ? c : b); }) * (static_cast<double>(n) / std::min(rows, n));
+      say(what, n, ms, "tflops", 2. * n * in * out / ms / 1e9);
+      fill<<<4096, 256>>>(c, n * out <= most * F ? n * out : most * F, 3, 1.f);  // the residual grows from run to run
+    };
+    product("qkv", D, 3 * D, false, false, n);
+    product("qkv with bias", D, 3 * D, true, false, n);
+    product("out", D, D, false, false, n);
+    product("out onto residual", D, D, false, true, n);
+    product("down", F, D, false, false, n);
+    product("down onto residual", F, D, false, true, n);
+    product("gate and up", D, 2 * F, false, false, n);
+    const auto memory = [&](const char* what, double bytes, const std::function<void()>& run) {
+      const double ms = milliseconds(run);
+      say(what, n, ms, "gbs", bytes / ms / 1e6);
+    };
+    const double value = 2. * n * D;
+    memory("copy", 2 * value, [&] { OK(cudaMemcpyAsync(b, a, static_cast<size_t>(value), cudaMemcpyDeviceToDevice)); });
+    memory("rmsnorm", 2 * value, [&] { launch("rmsnorm_bf16", n, {u(a), u(weight), u(b), D, bits(1e-5), 0}); });
+    memory("rope of qkv", 2 * value, [&] { launch("take_heads_bf16", (n + 3) / 4, {u(b), u(positions), u(frequencies), u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
+    memory("split of qkv", 2 * value, [&] { launch("take_heads_bf16", (n + 3) / 4, {u(b), 0, 0, u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
+    memory("merge", 2 * value, [&] { launch("merge_heads_bf16", n, {u(a), u(b), (unsigned long long)n, H, 128, 0}); });
+    memory("add", 3 * value, [&] { launch("add_bf16", n * D / 2048, {u(a), u(c), u(b), (unsigned long long)(n * D), 0}); });
+    memory("swiglu", 6. * n * F, [&] { launch("swiglu_bf16", n * 3, {u(b), u(a), F, 0}); });
+    for (const i64 rows : {i64{1024}, i64{2048}, i64{4096}, i64{8192}, i64{9472}, i64{16384}, n}) {
+      if (rows > n) continue;
+      Product whole(lt, rows, D, 2 * F, false, bias, kWorkspace), rest(lt, n % rows ? n % rows : rows, D, 2 * F, false, bias, kWorkspace);
+      const double ms = milliseconds([&] {
+        for (i64 first = 0; first < n; first += rows) {
+          const i64 count = std::min(rows, n - first);
+          multiply(count == rows ? whole : rest, a + first * D, nullptr, b);
+          launch("swiglu_bf16", count * 3, {u(b), u(c + first * F), F, 0});
+        }
+      });
+      say(("gate, up and swiglu, " + std::to_string(rows) + " tokens at a time").c_str(), n, ms, "tflops", 4. * n * D * F / ms / 1e9);
+    }
+  }
+  return 0;
+}
