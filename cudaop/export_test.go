@@ -2,6 +2,63 @@
 
 package cudaop
 
+import (
+	"errors"
+	"slices"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+)
+
 // SetPortable says whether machines made from now on use the kernels for any GPU
 // even where there are special ones.
 func SetPortable(on bool) { portable = on }
+
+// SetLogitsBytes bounds the logits that exist at a time, and returns what did.
+func SetLogitsBytes(n int) (before int) {
+	before, logitsBytes = logitsBytes, n
+	return before
+}
+
+// Choose applies a rule to rows of the host's on a machine's GPU.
+func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) (out []decode.Choice, err error) {
+	d, err := deviceOf(vm.(gorgonia.External), 0)
+	if err != nil {
+		return nil, err
+	}
+	err = d.do(func() (err error) {
+		c := &call{device: d}
+		defer func() { err = errors.Join(err, c.finish(nil)) }()
+		copied := func(rows [][]float32) (cu.DevicePtr, error) {
+			if rows == nil {
+				return 0, nil
+			}
+			flat := slices.Concat(rows...)
+			at, err := c.room(4 * int64(len(flat)))
+			if err != nil {
+				return 0, err
+			}
+			return at, cu.MemcpyHtoD(at, unsafe.Pointer(&flat[0]), 4*int64(len(flat)))
+		}
+		logits, err := copied(rows)
+		if err != nil {
+			return err
+		}
+		u, err := copied(unconditional)
+		if err != nil {
+			return err
+		}
+		at, err := c.room(int64(len(rows)) * int64(unsafe.Sizeof(choice{})))
+		if err != nil {
+			return err
+		}
+		if err := c.choose(logits, u, at, len(rows), len(rows[0]), rule); err != nil {
+			return err
+		}
+		out, err = choices(at, len(rows))
+		return err
+	})
+	return out, err
+}

@@ -3,8 +3,6 @@
 package cudaop
 
 import (
-	"fmt"
-
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -100,33 +98,4 @@ func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
 		}
 	}
 	return v, nil
-}
-
-// logits runs op.Logits. Rows that nobody wants cost as much as others, so that
-// the product is one.
-type logits struct{ weight []op.Projection }
-
-func (r *logits) shape([]tensor.Shape) error { return nil }
-func (r *logits) ownsResult() bool           { return false }
-
-func (r *logits) run(c *call) (gorgonia.Value, error) {
-	x, err := c.operand(0)
-	if err != nil {
-		return nil, err
-	}
-	s, rows := c.in[0].Shape(), c.in[1].Shape()[0]
-	chosen, err := c.room(int64(rows) * int64(s[2]) * int64(c.o.dtype().Size()))
-	if err != nil {
-		return nil, err
-	}
-	if err := c.gather(x, 1, chosen, s[0]*s[1], s[2], true, c.o.dtype(), func(i int) error {
-		return fmt.Errorf("%w: rows[%d] is not one of the input's %d rows", op.ErrValue, i, s[0]*s[1])
-	}); err != nil {
-		return nil, err
-	}
-	v, y, err := c.result(rows, outputs(r.weight))
-	if err != nil {
-		return nil, err
-	}
-	return v, c.project(r.weight, y, chosen, 0, rows, v.Dtype())
 }

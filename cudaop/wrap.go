@@ -84,7 +84,7 @@ func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 		parts, residual := o.Params()
 		r = &linear{parts, residual}
 	case *op.Logits:
-		r = &logits{only(o.Weight())}
+		r = &logits{weight: o.Weight()}
 	case *op.RMSNorm:
 		r = &rmsNorm{o.Weight(), o.Eps()}
 	case *op.RoPE:

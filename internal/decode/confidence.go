@@ -52,12 +52,12 @@ func (d DType) margin(p []float64, best int) float64 {
 // negativeEntropy returns the sum of p ln(p + 1e-10), which is larger (nearer 0) the
 // surer p is. Like the reference it rounds every term.
 func (d DType) negativeEntropy(p []float64) float64 {
-	s := 0.0
-	for _, x := range p {
+	var l lanes
+	for v, x := range p {
 		if x = d.round(x); x > 0 {
 			ln := d.round(log(d.round(x + 1e-10)))
-			s += d.round(float64(x * ln))
+			l[v%len(l)] += d.round(float64(x * ln))
 		}
 	}
-	return d.round(s)
+	return d.round(l.total())
 }

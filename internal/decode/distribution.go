@@ -2,27 +2,12 @@ package decode
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 )
 
 // none stands for "no token" where an id is left out.
 const none = -1
-
-var errNoToken = errors.New("no token that may be proposed has a finite logit")
-
-// checkLogits reports the first logit that has no meaning. -Inf has one: a token
-// that cannot occur.
-func checkLogits(logits []float32) error {
-	for v, l := range logits {
-		if !(l <= math.MaxFloat32) {
-			return fmt.Errorf("logit of token %d is %v: want finite or -Inf", v, l)
-		}
-	}
-	return nil
-}
 
 // argmax returns the first index of the largest entry, without looking at skip,
 // or none if there is no entry above -Inf.
@@ -158,12 +143,30 @@ func siftDown(h []float64, i int) {
 	}
 }
 
-func sum(p []float64) float64 {
-	s := 0.0
-	for _, x := range p {
-		s += x
+// lanes sums float64 values in an order that many threads can keep to, so that a
+// GPU gives the same bits: value v of a row is added to lane v mod 1,024, then the
+// upper half of the lanes to the lower half, until one is left.
+type lanes [1024]float64
+
+// total adds up the lanes and spoils them.
+func (l *lanes) total() float64 {
+	for n := len(l) / 2; n > 0; n /= 2 {
+		for i := range n {
+			l[i] += l[n+i]
+		}
 	}
-	return s
+	return l[0]
+}
+
+// sum returns the sum of p in the order of lanes.
+func sum(p []float64) float64 {
+	var l lanes
+	for chunk := range slices.Chunk(p, len(l)) {
+		for i, x := range chunk {
+			l[i] += x
+		}
+	}
+	return l.total()
 }
 
 // pick returns the token at quantile u, in [0, 1), of p without the token skip, or

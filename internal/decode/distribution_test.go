@@ -279,19 +279,12 @@ func BenchmarkPropose(b *testing.B) {
 		{name: "dream/top_k", dream: Dream{Alg: MaskgitPlus, TopP: 1, TopK: 50, Temperature: 1}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			w := newWorker(vocab)
-			var p proposal
+			w, rule := newWorker(vocab), c.llada.rule()
+			if c.dream.TopP > 0 {
+				rule = c.dream.rule()
+			}
 			for b.Loop() {
-				if c.dream.TopP > 0 {
-					if err := c.dream.sample(w, logits, &p); err != nil {
-						b.Fatal(err)
-					}
-					continue
-				}
-				copy(w.logits, logits)
-				if err := c.llada.propose(w, &p); err != nil {
-					b.Fatal(err)
-				}
+				rule.choose(w, logits, nil)
 			}
 		})
 	}

@@ -293,58 +293,34 @@ func (r *dreamRun) openAll() []proposal { return r.open(len(r.ids[0])) }
 // propose runs the model and sets token and confidence of the proposals.
 func (r *dreamRun) propose(ctx context.Context, proposals []proposal) error {
 	var rows []Row
-	source := make([]int, len(proposals)) // index into rows
 	for i, p := range proposals {
 		row := Row{p.Batch, max(p.Pos-1, 0)}
 		// Positions 0 and 1 share row 0; otherwise no two share one.
 		if len(rows) == 0 || rows[len(rows)-1] != row {
 			rows = append(rows, row)
 		}
-		source[i] = len(rows) - 1
+		proposals[i].row = len(rows) - 1
 	}
-	logits, err := r.logits(ctx, r.ids, rows)
-	if err != nil {
-		return err
-	}
-	return r.predict(proposals, func(w *worker, i int) error {
-		r.stream(w, drawToken, proposals[i].Row)
-		return r.sample(w, logits[source[i]], &proposals[i])
-	})
+	return r.generation.propose(ctx, r.ids, rows, proposals, r.rule())
 }
 
-// sample sets the token of p and its confidence from logits.
-func (o *Dream) sample(w *worker, logits []float32, p *proposal) error {
-	if err := checkLogits(logits); err != nil {
-		return err
-	}
-	never := int32(none)
+// rule says how a row of logits becomes a proposal.
+func (o *Dream) rule() *Rule {
+	r := &Rule{Never: none, Impossible: none, Late: [2]int32{none, none}, Measure: Probability, DType: o.ConfidenceDType}
 	if o.SuppressMask || o.Alg == ConfidenceThreshold {
-		never = o.MaskID
+		r.Never = o.MaskID
 	}
-	best := argmax(logits, never)
-	if best == none {
-		return errNoToken
-	}
-	t := o.Temperature
-	if t == 0 {
-		t = 1
-	}
-	dist := w.softmax(logits, t, o.TopP, o.TopK)
-
-	token := best
-	if o.Temperature > 0 {
-		if drawn := pick(dist, w.uniform(), never); drawn != none {
-			token = drawn
-		}
-	}
-	p.token = int32(token)
 	switch o.Alg {
 	case TopkMargin:
-		p.confidence = o.ConfidenceDType.margin(dist, best)
+		r.Measure = Margin
 	case Entropy:
-		p.confidence = o.ConfidenceDType.negativeEntropy(dist)
-	default:
-		p.confidence = o.ConfidenceDType.round(dist[token])
+		r.Measure = NegativeEntropy
 	}
-	return nil
+	if o.Temperature > 0 || o.TopP < 1 || o.TopK > 0 {
+		r.sampling = &sampling{temperature: o.Temperature, topP: o.TopP, topK: o.TopK, draw: o.Temperature > 0}
+		if !r.sampling.draw {
+			r.sampling.temperature = 1
+		}
+	}
+	return r
 }

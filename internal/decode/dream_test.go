@@ -16,11 +16,11 @@ func (o Dream) guesses(t *testing.T, ids []int32) []guess {
 	var out []guess
 	for pos, id := range ids {
 		if id == o.MaskID {
-			w, p := newWorker(7), proposal{}
-			if err := o.sample(w, waveLogits(ids, max(pos-1, 0)), &p); err != nil {
+			c := o.rule().Choose(waveLogits(ids, max(pos-1, 0)), nil)
+			if err := c.err(); err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, guess{pos, p.confidence, p.token})
+			out = append(out, guess{pos, c.Confidence, c.Token})
 		}
 	}
 	return out
@@ -110,7 +110,7 @@ func TestTransfers(t *testing.T) {
 	} {
 		var filled, asked []int
 		o := Dream{MaxNewTokens: c.tokens, Steps: c.steps, Eps: 1e-3, Alg: MaskgitPlus, TopP: 1, MaskID: waveMask, OnStep: func(s StepInfo) { filled = append(filled, len(s.Committed)) }}
-		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 			asked = append(asked, len(rows))
 			return asForward(t, waveLogits)(ctx, ids, rows)
 		})
@@ -139,7 +139,7 @@ func TestRowsAreShifted(t *testing.T) {
 	o.MaxNewTokens, o.Steps = 0, 1
 	var asked []Row
 	prompts := [][]int32{{6, 6, 1, 6, 6}, {1, 2, 3, 4, 6}}
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 		asked = slices.Clone(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})
@@ -185,7 +185,7 @@ func TestOriginRevealsItsShare(t *testing.T) {
 	}}
 	asked := 0
 	prompts := make([][]int32, rows)
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 		asked += len(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})

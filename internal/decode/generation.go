@@ -2,7 +2,6 @@ package decode
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -12,25 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 )
-
-// Row names one row of a model's output: position Pos of sequence Batch.
-type Row struct{ Batch, Pos int }
-
-// Forward runs the model on ids [B][n] and returns the logits of the asked rows:
-// result[r] belongs to rows[r] and has one entry per vocabulary token. The result
-// must stay valid until the next call; the sampler does not write to it. ids and
-// rows are the sampler's: valid during the call and not to be changed.
-//
-// rows is sorted by (Batch, Pos), without duplicates, and holds exactly the rows
-// that will be read. Under classifier-free guidance ids has 2B rows: row B+b is
-// the unconditional copy of row b and shares its padding mask.
-//
-// rows is empty at a step that commits nothing (a quota of zero). Such a step is
-// still a step: the reference implementations run the model there, and schedules
-// count it. The callback may skip the computation, as no logits are read, but
-// only if nothing else hangs on it; a column refresh due at that step, for
-// example, has to happen or be passed on to the next.
-type Forward func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error)
 
 // StepInfo describes a denoising step that has just been completed.
 type StepInfo struct {
@@ -95,6 +75,7 @@ func newWorker(vocab int) *worker {
 // proposal is a token that may be committed at a position.
 type proposal struct {
 	Row
+	row        int // of the logits asked for, that it is made of
 	token      int32
 	confidence float64
 }
@@ -159,60 +140,22 @@ func (g *generation) open(hi int) []proposal {
 	return open
 }
 
-// logits calls the model, unless ctx is done, and checks the form of what it
-// returns.
-func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("decode: stopped after step %d of %d: %w", g.steps, g.total, err)
-	}
-	logits, err := g.forward(ctx, ids, rows)
-	if err != nil {
-		return nil, fmt.Errorf("decode: step %d of %d: %w", g.steps+1, g.total, err)
-	}
-	g.forwards++
-	if len(logits) != len(rows) {
-		return nil, fmt.Errorf("decode: step %d of %d: asked for %d rows of logits, got %d", g.steps+1, g.total, len(rows), len(logits))
-	}
-	if len(rows) > 0 && g.vocab == 0 {
-		g.vocab = len(logits[0])
-		for _, s := range g.special {
-			if int(s.id) >= g.vocab {
-				return nil, fmt.Errorf("decode: %s %d: want less than the %d entries of the model's logits", s.option, s.id, g.vocab)
-			}
-		}
-	}
-	for r, row := range logits {
-		if len(row) != g.vocab {
-			return nil, fmt.Errorf("decode: step %d of %d: row %d of the logits has %d entries, earlier rows %d", g.steps+1, g.total, r, len(row), g.vocab)
-		}
-	}
-	return logits, nil
-}
-
-// predict calls f for every proposal, on as many goroutines as Go may use. f owns
-// its worker during the call. The error is that of the first proposal in order,
-// so that it does not depend on timing.
-func (g *generation) predict(proposals []proposal, f func(w *worker, i int) error) error {
-	for len(g.workers) < min(len(proposals), runtime.GOMAXPROCS(0)) {
+// forEach calls f for 0 to n-1, on as many goroutines as Go may use. f owns its
+// worker during the call.
+func (g *generation) forEach(n int, f func(w *worker, i int)) {
+	for len(g.workers) < min(n, runtime.GOMAXPROCS(0)) {
 		g.workers = append(g.workers, newWorker(g.vocab))
 	}
-	failed := make([]error, len(proposals))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for _, w := range g.workers {
 		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(proposals); i = int(next.Add(1)) - 1 {
-				failed[i] = f(w, i)
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(w, i)
 			}
 		})
 	}
 	wg.Wait()
-	for i, err := range failed {
-		if err != nil {
-			return fmt.Errorf("decode: step %d of %d: batch row %d, position %d: %w", g.steps+1, g.total, proposals[i].Batch, proposals[i].Pos, err)
-		}
-	}
-	return nil
 }
 
 // surest keeps, of the proposals of each batch row, as many of the surest as

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -276,26 +275,14 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 	}
 	rows := make([]Row, len(proposals), 2*len(proposals))
 	for i, p := range proposals {
-		rows[i] = p.Row
+		rows[i], proposals[i].row = p.Row, i
 	}
 	if r.CFGScale > 0 {
 		for _, p := range proposals {
 			rows = append(rows, Row{len(r.ids) + p.Batch, p.Pos})
 		}
 	}
-	logits, err := r.logits(ctx, r.input, rows)
-	if err != nil {
-		return err
-	}
-	err = r.predict(proposals, func(w *worker, i int) error {
-		copy(w.logits, logits[i])
-		if r.CFGScale > 0 {
-			guide(w.logits, logits[len(proposals)+i], r.CFGScale)
-		}
-		r.stream(w, drawToken, proposals[i].Row)
-		return r.propose(w, &proposals[i])
-	})
-	if err != nil {
+	if err := r.propose(ctx, r.input, rows, proposals, r.rule()); err != nil {
 		return err
 	}
 	if r.Remasking != RandomOrder {
@@ -310,45 +297,26 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 	return nil
 }
 
-// guide turns the conditional logits c into u + (scale+1)(c-u), in float32 as the
-// model's own logits are.
-func guide(c, u []float32, scale float64) {
-	w := float32(scale + 1)
-	for v := range c {
-		c[v] = u[v] + float32(w*(c[v]-u[v]))
+// rule says how a row of logits becomes a proposal.
+func (o *LLaDA) rule() *Rule {
+	r := &Rule{Never: none, Impossible: none, Late: [2]int32{none, none}, Measure: Probability, DType: o.ConfidenceDType}
+	if o.CFGScale > 0 {
+		r.Guidance = float32(o.CFGScale + 1)
 	}
-}
-
-// propose sets the token of p and its confidence from w.logits, which it changes.
-func (o *LLaDA) propose(w *worker, p *proposal) error {
-	if err := checkLogits(w.logits); err != nil {
-		return err
-	}
-	impossible := float32(math.Inf(-1))
-	if o.LogitsEOSInf {
-		w.logits[o.EOSID] = impossible
-	}
-	never := int32(none)
 	if o.SuppressMask || o.parallel() {
-		never = o.MaskID
+		r.Never = o.MaskID
 	}
-	token := argmax(w.logits, never)
-	if token == none {
-		return errNoToken
-	}
-	if o.Temperature > 0 {
-		if noisy := gumbelArgmax(w, w.logits, o.Temperature, never); noisy != none {
-			token = noisy
-		}
-	}
-	p.token = int32(token)
-	if o.Remasking == RandomOrder {
-		return nil
+	if o.LogitsEOSInf {
+		r.Impossible = o.EOSID
 	}
 	if o.ConfidenceEOSEoTInf {
-		w.logits[o.EOSID] = impossible
-		w.logits[o.EoTID] = impossible
+		r.Late = [2]int32{o.EOSID, o.EoTID}
 	}
-	p.confidence = o.ConfidenceDType.round(w.softmax(w.logits, 1, 1, 0)[token])
-	return nil
+	if o.Remasking == RandomOrder {
+		r.Measure = Nothing
+	}
+	if o.Temperature > 0 {
+		r.sampling = &sampling{noise: o.Temperature, temperature: 1, topP: 1}
+	}
+	return r
 }

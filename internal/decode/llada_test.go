@@ -24,12 +24,11 @@ func (o LLaDA) guesses(t *testing.T, ids []int32, hi int) []guess {
 	var out []guess
 	for pos, id := range ids[:hi] {
 		if id == o.MaskID {
-			w, p := newWorker(7), proposal{}
-			copy(w.logits, waveLogits(ids, pos))
-			if err := o.propose(w, &p); err != nil {
+			c := o.rule().Choose(waveLogits(ids, pos), nil)
+			if err := c.err(); err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, guess{pos, p.confidence, p.token})
+			out = append(out, guess{pos, c.Confidence, c.Token})
 		}
 	}
 	return out
@@ -114,7 +113,7 @@ func TestQuota(t *testing.T) {
 
 func TestGuide(t *testing.T) {
 	c := []float32{2, 1, 0}
-	guide(c, []float32{1, 1.5, 0}, 1.5)
+	guide(c, c, []float32{1, 1.5, 0}, 2.5)
 	if want := []float32{3.5, 0.25, 0}; !slices.Equal(c, want) {
 		t.Errorf("guided logits %v, want %v", c, want)
 	}
@@ -125,7 +124,7 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	o.CFGScale, o.Steps = 1, 2
 	prompts := [][]int32{{1, 2}, {3, waveMask}} // the second has a mask to fill
 	var calls []string
-	forward := func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	forward := func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 		calls = append(calls, fmt.Sprint(ids, rows))
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	}
@@ -143,7 +142,7 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	}
 	// What a step has committed is seen by both halves; the prompt only by the first.
 	var conditional, unconditional [][]int32
-	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 		conditional = [][]int32{slices.Clone(ids[0]), slices.Clone(ids[1])}
 		unconditional = [][]int32{slices.Clone(ids[2]), slices.Clone(ids[3])}
 		return asForward(t, waveLogits)(ctx, ids, rows)
@@ -170,7 +169,7 @@ func TestStepsBeyondTheQuotaAskForNothing(t *testing.T) {
 	} {
 		var asked, blocks []int
 		o := LLaDA{Steps: 10, GenLength: 6, BlockLength: 3, Remasking: c.remasking, MaskID: waveMask, OnStep: func(s StepInfo) { blocks = append(blocks, s.Block) }}
-		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 			asked = append(asked, len(rows))
 			return asForward(t, waveLogits)(ctx, ids, rows)
 		})
@@ -219,12 +218,11 @@ func TestEOSOptions(t *testing.T) {
 	logits := []float32{0, 3, 2, 1, -1, -2, 5}
 	propose := func(o LLaDA) guess {
 		o.MaskID, o.SuppressMask, o.EOSID, o.EoTID, o.ConfidenceDType = waveMask, true, 1, 2, Float64
-		w, p := newWorker(7), proposal{}
-		copy(w.logits, logits)
-		if err := o.propose(w, &p); err != nil {
+		c := o.rule().Choose(logits, nil)
+		if err := c.err(); err != nil {
 			t.Fatal(err)
 		}
-		return guess{0, p.confidence, p.token}
+		return guess{0, c.Confidence, c.Token}
 	}
 	all, noEOS, neither := 0.0, 0.0, 0.0
 	for v, l := range logits {
@@ -432,7 +430,7 @@ func TestRandomRemaskingIsUniformAndReadsWhatItCommits(t *testing.T) {
 		}
 	}}
 	asked := 0
-	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, ids [][]int32, rows []Row) ([][]float32, error) {
+	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
 		asked += len(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})

@@ -194,30 +194,29 @@ func TestSuppressedMaskIsNeverProposed(t *testing.T) {
 		{Dream{TopP: 1, TopK: 1, Temperature: 1, Alg: ConfidenceThreshold, Threshold: 0.9}, true, true},
 	} {
 		for _, s := range []sampler{c.sampler, suppressing(c.sampler)} {
-			w, p := newWorker(len(logits)), proposal{}
+			var rule *Rule
 			var suppressed bool
-			var err error
 			switch o := s.(type) {
 			case LLaDA:
 				o.MaskID, suppressed = mask, o.SuppressMask
-				copy(w.logits, logits)
-				err = o.propose(w, &p)
+				rule = o.rule()
 			case Dream:
 				o.MaskID, suppressed = mask, o.SuppressMask
-				err = o.sample(w, logits, &p)
+				rule = o.rule()
 			}
-			if err != nil {
+			p := rule.choose(newWorker(len(logits)), logits, nil)
+			if err := p.err(); err != nil {
 				t.Fatal(err)
 			}
 			switch {
 			case !suppressed && !c.always:
-				if p.token != mask {
-					t.Errorf("%+v proposes %d, want the mask", s, p.token)
+				if p.Token != mask {
+					t.Errorf("%+v proposes %d, want the mask", s, p.Token)
 				}
-			case p.token == mask || c.greedy && p.token != second:
-				t.Errorf("%+v proposes %d, want the best token but the mask", s, p.token)
+			case p.Token == mask || c.greedy && p.Token != second:
+				t.Errorf("%+v proposes %d, want the best token but the mask", s, p.Token)
 			}
-			if math.IsNaN(p.confidence) {
+			if math.IsNaN(p.Confidence) {
 				t.Errorf("%+v: confidence NaN", s)
 			}
 		}

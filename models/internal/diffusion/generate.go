@@ -3,6 +3,7 @@ package diffusion
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pulsecol/pulsecol"
@@ -214,10 +215,18 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 			rows = append(rows, decode.Row{Batch: b, Pos: i})
 		}
 	}
-	if _, err := sess.Forward(ctx, req.IDs, rows); err != nil {
+	logits, err := sess.Forward(ctx, req.IDs, rows)
+	if err != nil {
 		return nil, err
 	}
-	return sess.values(), nil
+	if sess.onGPU == nil {
+		return sess.values(), nil
+	}
+	all, err := logits.Rows(len(rows), 0)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(all...), nil
 }
 
 func (req *LogitsRequest) check() error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/internal/decode"
 	"github.com/pulsecol/pulsecol/op"
@@ -71,8 +72,8 @@ type Session struct {
 
 	ids, positions, rows []int32 // the values of the inputs
 	mask                 []float32
-	logits               *gorgonia.Value // a copy of the GPU's, nil on the CPU
-	views                [][]float32
+	onGPU                func(rows int) decode.Logits // the logits of the latest step; nil on the CPU
+	views                decode.Host
 }
 
 // NewSession builds the graph for a shape and compiles it. Positions count from
@@ -92,11 +93,7 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	}
 	ws := op.NewWorkspace()
 	ws.Plan(expr, g.Logits)
-	var logits *gorgonia.Value
-	if op.IsTwin(g.Logits.Op()) {
-		logits = new(gorgonia.Value)
-		gorgonia.Read(g.Logits, logits)
-	}
+	onGPU := cudaop.LogitsLater(g.Logits.Op())
 	m, err := pulsecol.NewMachine(expr, ctl)
 	if err != nil {
 		return nil, err
@@ -105,7 +102,7 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	n := s.Batch * s.Len
 	sess := &Session{
 		graph: g, expr: expr, machine: m, ctl: ctl,
-		ids: make([]int32, n), positions: make([]int32, n), rows: make([]int32, s.Rows), logits: logits,
+		ids: make([]int32, n), positions: make([]int32, n), rows: make([]int32, s.Rows), onGPU: onGPU,
 	}
 	for i := range sess.positions {
 		sess.positions[i] = int32(i % s.Len)
@@ -154,7 +151,7 @@ func (s *Session) SetPadding(padding []int, restart bool) {
 func (s *Session) Controller() *pulsecol.Controller { return s.ctl }
 
 // Forward runs one denoising step; it is a decode.Forward.
-func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row) ([][]float32, error) {
+func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
 	n := s.graph.Len
 	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
 		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
@@ -172,8 +169,11 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 	if err := s.machine.RunAllContext(ctx); err != nil {
 		return nil, err
 	}
-	logits := s.values()
 	s.machine.Reset()
+	if s.onGPU != nil {
+		return s.onGPU(len(rows)), nil
+	}
+	logits := s.values()
 	s.views = s.views[:0]
 	for r := range rows {
 		s.views = append(s.views, logits[r*s.graph.Vocab:(r+1)*s.graph.Vocab])
@@ -181,15 +181,9 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 	return s.views, nil
 }
 
-// values returns the logits of the last step. Plan keeps them in a buffer of their
-// own until the next one, so they need not be copied out; from the GPU the machine
-// has copied them.
-func (s *Session) values() []float32 {
-	if s.logits != nil {
-		return (*s.logits).Data().([]float32)
-	}
-	return s.graph.Logits.Value().Data().([]float32)
-}
+// values returns the logits of the last step on the CPU. Plan keeps them in a buffer
+// of their own until the next one, so they need not be copied out.
+func (s *Session) values() []float32 { return s.graph.Logits.Value().Data().([]float32) }
 
 // Close frees the session's memory.
 func (s *Session) Close() error {

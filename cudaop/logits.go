@@ -1,0 +1,258 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// logits runs op.Logits. Rows that nobody wants cost as much as others, so that
+// the product is one.
+type logits struct {
+	weight *op.Weight
+	later  *logitsLater // nil: the logits are computed at once
+}
+
+func (r *logits) shape([]tensor.Shape) error { return nil }
+func (r *logits) ownsResult() bool           { return r.later != nil }
+
+func (r *logits) run(c *call) (gorgonia.Value, error) {
+	rows := c.in[1].Shape()[0]
+	if r.later != nil {
+		return r.later.run(c, rows)
+	}
+	chosen, err := c.room(int64(rows) * c.rowBytes(r.weight))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.wantedRows(chosen); err != nil {
+		return nil, err
+	}
+	v, y, err := c.result(rows, r.weight.Rows)
+	if err != nil {
+		return nil, err
+	}
+	return v, c.project(only(r.weight), y, chosen, 0, rows, v.Dtype())
+}
+
+// wantedRows copies the rows of op.Logits' input that it is to read.
+func (c *call) wantedRows(to cu.DevicePtr) error {
+	x, err := c.operand(0)
+	if err != nil {
+		return err
+	}
+	s := c.in[0].Shape()
+	return c.gather(x, 1, to, s[0]*s[1], s[2], true, c.o.dtype(), func(i int) error {
+		return fmt.Errorf("%w: rows[%d] is not one of the input's %d rows", op.ErrValue, i, s[0]*s[1])
+	})
+}
+
+// rowBytes is the size of one of the rows that w is multiplied with.
+func (c *call) rowBytes(w *op.Weight) int64 { return int64(w.Cols) * int64(c.o.dtype().Size()) }
+
+// LogitsLater makes the twin of an op.Logits keep the rows it would compute logits
+// from, and gives logits when they are asked for after a step: then only of rows
+// that somebody wants, a bounded number at a time, and what a decode.Rule asks of
+// them without a copy. The returned function gives those of the first rows of the
+// latest step; they are valid until the next one. The node's own value is then no
+// logits. It is called before the machine is made; for any other operator it
+// returns nil.
+func LogitsLater(o gorgonia.Op) func(rows int) decode.Logits {
+	twin, ok := o.(*Op)
+	if !ok {
+		return nil
+	}
+	r, ok := twin.runner.(*logits)
+	if !ok {
+		return nil
+	}
+	r.later = &logitsLater{o: twin, weight: r.weight}
+	return func(rows int) decode.Logits { return laterLogits{r.later, rows} }
+}
+
+// logitsLater is what the logits of a step are computed from.
+type logitsLater struct {
+	o      *Op
+	weight *op.Weight // [vocab, features]
+	device *device    // of the latest step
+	x      cu.DevicePtr
+	rows   int       // of x
+	host   []float32 // rows that were copied
+}
+
+// run is the operator's: it keeps the wanted rows.
+func (l *logitsLater) run(c *call, rows int) (gorgonia.Value, error) {
+	if l.device != c.device {
+		x, err := c.memory.get(int64(rows) * c.rowBytes(l.weight))
+		if err != nil {
+			return nil, err
+		}
+		l.device, l.x, l.rows = c.device, x, rows
+	}
+	return placeholder(), c.wantedRows(l.x)
+}
+
+// do calls f on the GPU of the latest step.
+func (l *logitsLater) do(f func(c *call) error) error {
+	if l.device == nil {
+		return fmt.Errorf("%v: no step was run", l.o)
+	}
+	err := l.device.do(func() error {
+		c := &call{device: l.device, o: l.o}
+		return errors.Join(f(c), c.finish(nil))
+	})
+	if err != nil {
+		return fmt.Errorf("%v: %w", l.o, err)
+	}
+	return nil
+}
+
+// logitsBytes bounds the logits that exist at a time: enough rows to keep the GPU
+// busy, 1,061 of LLaDA's. Tests change it.
+var logitsBytes = 512 << 20
+
+// chunk is the number of rows of logits that exist at a time. It does not depend on
+// how many are wanted, so that the same memory serves every step.
+func (l *logitsLater) chunk() int { return max(2, min(l.rows, logitsBytes/(4*l.weight.Rows))) }
+
+// compute queues the logits of count rows from each of the given ones on, to y, one
+// after the other.
+func (l *logitsLater) compute(c *call, y cu.DevicePtr, count int, from ...int) error {
+	if len(from) == 2 && from[0]+count == from[1] { // reads the weight once
+		count, from = 2*count, from[:1]
+	}
+	for i, first := range from {
+		x, to := l.x+cu.DevicePtr(int64(first)*c.rowBytes(l.weight)), y+cu.DevicePtr(4*i*count*l.weight.Rows)
+		if err := c.project(only(l.weight), to, x, 0, count, tensor.Float32); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// laterLogits are the logits of the first rows of the latest step.
+type laterLogits struct {
+	*logitsLater
+	wanted int
+}
+
+func (l laterLogits) Size() (rows, vocab int) { return l.wanted, l.weight.Rows }
+
+func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
+	vocab := l.weight.Rows
+	if need := len(from) * count * vocab; len(l.host) < need {
+		l.host = make([]float32, need)
+	}
+	err := l.do(func(c *call) error {
+		y, err := c.room(4 * int64(l.chunk()) * int64(vocab))
+		if err != nil {
+			return err
+		}
+		for i, first := range from {
+			for lo := 0; lo < count; lo += l.chunk() {
+				n := min(l.chunk(), count-lo)
+				if err := l.compute(c, y, n, first+lo); err != nil {
+					return err
+				}
+				to := l.host[(i*count+lo)*vocab:]
+				if err := cu.MemcpyDtoH(unsafe.Pointer(&to[0]), y, 4*int64(n)*int64(vocab)); err != nil {
+					return fmt.Errorf("cudaop: copy of %d rows of logits: %w", n, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([][]float32, len(from)*count)
+	for r := range rows {
+		rows[r] = l.host[r*vocab : (r+1)*vocab : (r+1)*vocab]
+	}
+	return rows, nil
+}
+
+func (l laterLogits) Choose(rule *decode.Rule) (out []decode.Choice, err error) {
+	n, most, vocab := l.wanted, l.chunk(), l.weight.Rows
+	guided := rule.Guidance != 0
+	if guided {
+		n, most = n/2, most/2
+	}
+	err = l.do(func(c *call) error {
+		y, err := c.room(4 * int64(l.chunk()) * int64(vocab))
+		if err != nil {
+			return err
+		}
+		at, err := c.room(int64(l.rows) * int64(unsafe.Sizeof(choice{})))
+		if err != nil {
+			return err
+		}
+		for lo := 0; lo < n; lo += most {
+			count := min(most, n-lo)
+			from, u := []int{lo}, cu.DevicePtr(0)
+			if guided {
+				from, u = append(from, n+lo), y+cu.DevicePtr(4*count*vocab)
+			}
+			if err := l.compute(c, y, count, from...); err != nil {
+				return err
+			}
+			if err := c.choose(y, u, at+cu.DevicePtr(uintptr(lo)*unsafe.Sizeof(choice{})), count, vocab, rule); err != nil {
+				return err
+			}
+		}
+		out, err = choices(at, n)
+		return err
+	})
+	return out, err
+}
+
+// choice is decode.Choice as the kernel writes it.
+type choice struct {
+	confidence float64
+	token, bad int32
+	logit      float32
+	_          int32
+}
+
+// choose queues the choices of a rule for rows of vocab logits each; u is 0 without
+// guidance.
+func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *decode.Rule) error {
+	k, err := c.kernel("choose", "choose")
+	if err != nil {
+		return err
+	}
+	var dtype int
+	switch rule.DType {
+	case decode.BFloat16:
+		dtype = 1
+	case decode.Float64:
+		dtype = 2
+	}
+	return k.launch(rows, address(logits), address(u), address(out), integer(vocab), float(float64(rule.Guidance)),
+		integer(int(rule.Never)), integer(int(rule.Impossible)), integer(int(rule.Late[0])), integer(int(rule.Late[1])),
+		integer(int(rule.Measure)), integer(dtype))
+}
+
+// choices waits for n choices and copies them.
+func choices(at cu.DevicePtr, n int) ([]decode.Choice, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	made := make([]choice, n)
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&made[0]), at, int64(n)*int64(unsafe.Sizeof(made[0]))); err != nil {
+		return nil, fmt.Errorf("cudaop: copy of %d choices: %w", n, err)
+	}
+	out := make([]decode.Choice, n)
+	for i, m := range made {
+		out[i] = decode.Choice{Token: m.token, Confidence: m.confidence, Bad: m.bad, Logit: m.logit}
+	}
+	return out, nil
+}

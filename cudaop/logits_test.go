@@ -1,0 +1,217 @@
+//go:build cuda
+
+package cudaop_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+)
+
+// same reports whether two choices are equal to the last bit; NaN is NaN.
+func same(a, b decode.Choice) bool {
+	return a.Token == b.Token && a.Bad == b.Bad && math.Float64bits(a.Confidence) == math.Float64bits(b.Confidence) &&
+		(a.Logit == b.Logit || a.Logit != a.Logit && b.Logit != b.Logit)
+}
+
+// TestChoose: what the GPU makes of a row of logits is what the rule says, to the
+// last bit.
+func TestChoose(t *testing.T) { onBoth(t, testChoose) }
+
+func testChoose(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", make([]float32, 8), 1, 1, 8)
+	read(must(op.Apply(must(cudaop.Wrap(op.NewAdd("add"), op.AutoPrecision))(t), x, x))(t))
+	vm := machine(t, g)
+	inf := float32(math.Inf(-1))
+	for _, vocab := range []int{1, 2, 31, 1023, 1024, 1025, 4099} {
+		r := rand.New(rand.NewPCG(uint64(vocab), 0))
+		rows := make([][]float32, 12)
+		for i, draw := range []func(v int) float32{
+			func(int) float32 { return float32(3 * r.NormFloat64()) },
+			func(int) float32 { return float32(0.01 * r.NormFloat64()) },
+			func(v int) float32 { return float32(v * v % 97) },
+			func(int) float32 { return -2 },
+			func(int) float32 { return float32(r.IntN(3)) },                                    // ties
+			func(v int) float32 { return float32(math.Copysign(0, float64(v%2)-0.5)) },         // of zeros
+			func(v int) float32 { return math.MaxFloat32 * float32(1-2*(v%2)) },                // far apart
+			func(int) float32 { return math.Float32frombits(uint32(r.IntN(9))) },               // subnormal
+			func(v int) float32 { return []float32{inf, float32(r.NormFloat64())}[r.IntN(2)] }, // some impossible
+			func(int) float32 { return inf },                                                   // all
+			func(v int) float32 { return []float32{1, float32(math.NaN())}[r.IntN(20)/19] },    // some pointless
+			func(v int) float32 { return []float32{1, float32(math.Inf(1))}[r.IntN(20)/19] },
+		} {
+			rows[i] = make([]float32, vocab)
+			for v := range rows[i] {
+				rows[i][v] = draw(v)
+			}
+		}
+		other := slices.Clone(rows) // of guidance
+		slices.Reverse(other[:8])
+		none, last := int32(-1), int32(vocab-1)
+		for _, rule := range []decode.Rule{
+			{Never: none, Impossible: none, Late: [2]int32{none, none}},
+			{Never: 0, Impossible: none, Late: [2]int32{none, none}},
+			{Never: none, Impossible: last, Late: [2]int32{0, last}},
+			{Never: last, Impossible: 0, Late: [2]int32{none, last / 2}},
+			{Never: none, Impossible: none, Late: [2]int32{0, none}, Guidance: 2.3},
+		} {
+			for _, rule.Measure = range []decode.Measure{decode.Nothing, decode.Probability, decode.Margin, decode.NegativeEntropy} {
+				for _, rule.DType = range []decode.DType{decode.Float32, decode.BFloat16, decode.Float64} {
+					u := other
+					if rule.Guidance == 0 {
+						u = nil
+					}
+					got := must(cudaop.Choose(vm, &rule, rows, u))(t)
+					for i, c := range got {
+						if want := rule.Choose(rows[i], other[i]); !same(c, want) {
+							t.Fatalf("%d tokens, row %d, %+v: %+v, want %+v", vocab, i, rule, c, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestLogitsLater: logits that are asked for after a step are those of the operator,
+// and choices are made of them, in one part and in several.
+func TestLogitsLater(t *testing.T) {
+	needGPU(t)
+	const n, features, vocab, batch = 9, 64, 1031, 2
+	r := rand.New(rand.NewPCG(5, 0))
+	normal := func(count int, scale float64) []float32 {
+		x := make([]float32, count)
+		for i := range x {
+			x[i] = bf16.ToFloat32(bf16.FromFloat32(float32(scale * r.NormFloat64())))
+		}
+		return x
+	}
+	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features, 0.3)))(t)
+	head := op.NewLogits("head", weight)
+	wanted := []int32{0, 17, 3, 3, 8, 11, -1, -1, 5, -1}
+	const rows = 6 // that are asked for
+	for _, c := range []struct {
+		precision op.Precision
+		most      int // bytes of logits at a time
+	}{{op.BFloat16, 1 << 30}, {op.BFloat16, 4 * 4 * vocab}, {op.BFloat16, 1}, {op.Float32, 3 * 4 * vocab}} {
+		t.Run(fmt.Sprintf("%v,%d bytes", c.precision, c.most), func(t *testing.T) {
+			defer cudaop.SetLogitsBytes(cudaop.SetLogitsBytes(c.most))
+			g := gorgonia.NewGraph()
+			x := input(g, "x", normal(batch*n*features, 1), batch, n, features)
+			at := input(g, "rows", slices.Clone(wanted), len(wanted))
+			cpu, gpu := both(t, c.precision, head, x, at)
+			later := cudaop.LogitsLater(gpu.Op())
+			if later == nil || cudaop.LogitsLater(cpu.Op()) != nil {
+				t.Fatal("LogitsLater is for the twin alone")
+			}
+			if _, err := later(rows).Rows(1, 0); err == nil {
+				t.Error("logits before the first step")
+			}
+			vm := machine(t, g)
+			run(t, vm)
+			want := cpu.Value().Data().([]float32)
+
+			logits := later(rows)
+			if got, v := logits.Size(); got != rows || v != vocab {
+				t.Errorf("%d rows of %d, want %d of %d", got, v, rows, vocab)
+			}
+			all := must(logits.Rows(rows, 0))(t)
+			tol.Close(t, slices.Concat(all...), want[:rows*vocab], 1e-5) // sums in another order
+			all = slices.Clone(all)
+			for i := range all {
+				all[i] = slices.Clone(all[i])
+			}
+			some := must(logits.Rows(2, 1, 4))(t)
+			tol.Close(t, slices.Concat(some...), slices.Concat(want[vocab:3*vocab], want[4*vocab:6*vocab]), 1e-5)
+
+			rule := decode.Rule{Never: 7, Impossible: 3, Late: [2]int32{1, 2}, Measure: decode.Probability}
+			for _, rule.Guidance = range []float32{0, 1.5} {
+				count := rows
+				if rule.Guidance != 0 {
+					count /= 2
+				}
+				got := must(logits.(decode.Chooser).Choose(&rule))(t)
+				if len(got) != count {
+					t.Fatalf("%d choices, want %d", len(got), count)
+				}
+				for i, c := range got {
+					// A product of other rows may add in another order.
+					want := rule.Choose(all[i], all[(i+rows/2)%rows])
+					if c.Token != want.Token || math.Abs(c.Confidence-want.Confidence) > 1e-4*want.Confidence {
+						t.Errorf("guidance %v, row %d: %+v, want %+v", rule.Guidance, i, c, want)
+					}
+				}
+			}
+			if none := later(0); len(must(none.(decode.Chooser).Choose(&decode.Rule{}))(t)) != 0 {
+				t.Error("choices of no rows")
+			}
+		})
+	}
+}
+
+// TestLogitsLaterErrors: of rows that are not there, and of a machine that is closed.
+func TestLogitsLaterErrors(t *testing.T) {
+	needGPU(t)
+	g := gorgonia.NewGraph()
+	x, rows := input(g, "x", make([]float32, 32), 1, 4, 8), []int32{0, 1}
+	weight := must(op.NewWeightFloat32(5, 8, make([]float32, 40)))(t)
+	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(t), x, input(g, "rows", rows, 2)))(t)
+	later := cudaop.LogitsLater(gpu.Op())
+	vm := must(cudaop.NewTapeMachine(g))(t)
+	run(t, vm)
+	must(later(2).Rows(2, 0))(t)
+	rows[1] = 4
+	if err := vm.RunAll(); err == nil {
+		t.Error("row 4 of 4 is read")
+	}
+	vm.Reset()
+	if err := cudaop.Close(vm); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later(2).Rows(2, 0); err == nil {
+		t.Error("logits of a closed machine")
+	}
+}
+
+// BenchmarkLogitsLater is the head of LLaDA-8B: what a step takes for its logits
+// and the choices of each measure, and for a copy of the rows.
+func BenchmarkLogitsLater(b *testing.B) {
+	needGPU(b)
+	const features, vocab = 4096, 126464
+	weight := must(op.NewWeight(vocab, features, op.BF16, make([]byte, 2*vocab*features)))(b)
+	for _, rows := range []int{32, 128, 1024} {
+		g := gorgonia.NewGraph()
+		at := make([]int32, rows)
+		x := input(g, "x", make([]float32, rows*features), 1, rows, features)
+		gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(b), x, input(g, "rows", at, rows)))(b)
+		later := cudaop.LogitsLater(gpu.Op())
+		vm := machine(b, g)
+		if err := vm.RunAll(); err != nil {
+			b.Fatal(err)
+		}
+		logits := later(rows)
+		for name, measure := range map[string]decode.Measure{"token": decode.Nothing, "probability": decode.Probability, "margin": decode.Margin, "entropy": decode.NegativeEntropy} {
+			b.Run(fmt.Sprintf("rows%d,%s", rows, name), func(b *testing.B) {
+				rule := decode.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}, Measure: measure}
+				for b.Loop() {
+					must(logits.(decode.Chooser).Choose(&rule))(b)
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("rows%d,copied", rows), func(b *testing.B) {
+			for b.Loop() {
+				must(logits.Rows(rows, 0))(b)
+			}
+		})
+	}
+}
