@@ -156,14 +156,18 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 		if err != nil {
 			return err
 		}
-		for i, first := range from {
-			for lo := 0; lo < count; lo += l.chunk() {
-				n := min(l.chunk(), count-lo)
-				if err := l.compute(c, y, n, first+lo); err != nil {
-					return err
-				}
-				to := l.host[(i*count+lo)*vocab:]
-				if err := cu.MemcpyDtoH(unsafe.Pointer(&to[0]), y, 4*int64(n)*int64(vocab)); err != nil {
+		most, starts := l.chunk()/len(from), make([]int, len(from))
+		for lo := 0; lo < count; lo += most {
+			n := min(most, count-lo)
+			for i, first := range from {
+				starts[i] = first + lo
+			}
+			if err := l.compute(c, y, n, starts...); err != nil {
+				return err
+			}
+			for i := range from {
+				to, part := l.host[(i*count+lo)*vocab:], y+cu.DevicePtr(4*i*n*vocab)
+				if err := cu.MemcpyDtoH(unsafe.Pointer(&to[0]), part, 4*int64(n)*int64(vocab)); err != nil {
 					return fmt.Errorf("cudaop: copy of %d rows of logits: %w", n, err)
 				}
 			}

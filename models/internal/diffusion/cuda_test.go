@@ -1,0 +1,129 @@
+//go:build cuda
+
+package diffusion_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/models/dream"
+	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+// watched is a sampler that counts the logits which can be chosen from, or hides
+// that they can.
+type watched struct {
+	diffusion.Sampler
+	hide     bool
+	choosers *int
+}
+
+func (w watched) Generate(ctx context.Context, prompts [][]int32, forward decode.Forward) (*decode.Result, error) {
+	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
+		logits, err := forward(ctx, ids, rows)
+		if _, ok := logits.(decode.Chooser); ok {
+			*w.choosers++
+		}
+		if w.hide {
+			logits = struct{ decode.Logits }{logits}
+		}
+		return logits, err
+	})
+}
+
+// TestChoosing: every sampler gives the same tokens whether the GPU applies its rule
+// or the rows are copied from there; in batches with padding, guided, in blocks.
+func TestChoosing(t *testing.T) {
+	if err := cudaop.Available(); err != nil {
+		t.Skip(err)
+	}
+	l, err := llada.OpenFS(tinymodel.FS(), tinymodel.Weights())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d, err := dream.OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const tokens = 12
+	lladaWith := func(change func(*decode.LLaDA)) func(onStep func(decode.StepInfo)) diffusion.Sampler {
+		return func(onStep func(decode.StepInfo)) diffusion.Sampler {
+			o := decode.LLaDA{Steps: 6, GenLength: tokens, BlockLength: 6, MaskID: l.Config().MaskID, EOSID: l.Config().EOSID, EoTID: 3, OnStep: onStep}
+			change(&o)
+			return o
+		}
+	}
+	dreamWith := func(change func(*decode.Dream)) func(onStep func(decode.StepInfo)) diffusion.Sampler {
+		return func(onStep func(decode.StepInfo)) diffusion.Sampler {
+			o := decode.Dream{MaxNewTokens: tokens, Steps: 6, Eps: 1e-3, TopP: 1, MaskID: d.Config().MaskID, OnStep: onStep}
+			change(&o)
+			return o
+		}
+	}
+	for name, c := range map[string]struct {
+		sampler func(onStep func(decode.StepInfo)) diffusion.Sampler
+		guided  bool
+	}{
+		"llada":             {lladaWith(func(o *decode.LLaDA) {}), false},
+		"llada,random":      {lladaWith(func(o *decode.LLaDA) { o.Remasking = decode.RandomOrder }), false},
+		"llada,suppressed":  {lladaWith(func(o *decode.LLaDA) { o.SuppressMask, o.LogitsEOSInf, o.ConfidenceEOSEoTInf = true, true, true }), false},
+		"llada,threshold":   {lladaWith(func(o *decode.LLaDA) { o.Threshold = 0.9 }), false},
+		"llada,factor":      {lladaWith(func(o *decode.LLaDA) { o.Factor = 1 }), false},
+		"llada,guided":      {lladaWith(func(o *decode.LLaDA) { o.CFGScale = 0.5 }), true},
+		"llada,bf16":        {lladaWith(func(o *decode.LLaDA) { o.ConfidenceDType = decode.BFloat16 }), false},
+		"llada,temperature": {lladaWith(func(o *decode.LLaDA) { o.Temperature, o.CFGScale = 1, 1 }), true},
+		"dream,origin":      {dreamWith(func(o *decode.Dream) {}), false},
+		"dream,maskgit":     {dreamWith(func(o *decode.Dream) { o.Alg = decode.MaskgitPlus }), false},
+		"dream,margin":      {dreamWith(func(o *decode.Dream) { o.Alg = decode.TopkMargin }), false},
+		"dream,entropy":     {dreamWith(func(o *decode.Dream) { o.Alg, o.SuppressMask = decode.Entropy, true }), false},
+		"dream,threshold":   {dreamWith(func(o *decode.Dream) { o.Alg, o.Threshold = decode.ConfidenceThreshold, 0.9 }), false},
+		"dream,nucleus":     {dreamWith(func(o *decode.Dream) { o.Alg, o.TopP, o.TopK, o.Temperature = decode.Entropy, 0.9, 20, 0.5 }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := diffusion.Request{Build: l.Build, Config: pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}, New: tokens, Guided: c.guided}
+			encode, m := l.Encode, l.Config()
+			req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
+			if name[0] == 'd' {
+				m := d.Config()
+				encode, req.Build, req.Restart = d.Encode, d.Build, true
+				req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
+			}
+			for _, prompt := range []string{"Q: Please reverse the list 66 50 47 62.\nA:", "Q: Please double the list 3 4.\nA:"} {
+				ids, err := encode(prompt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Prompts = append(req.Prompts, ids)
+			}
+			var answers [2][]diffusion.Result
+			for i, hide := range []bool{false, true} {
+				choosers := 0
+				req.Sampler = func(onStep func(decode.StepInfo)) diffusion.Sampler {
+					return watched{c.sampler(onStep), hide, &choosers}
+				}
+				if answers[i], err = diffusion.Generate(t.Context(), req); err != nil {
+					t.Fatal(err)
+				}
+				if choosers != answers[i][0].Steps {
+					t.Errorf("logits of %d of %d steps can be chosen from", choosers, answers[i][0].Steps)
+				}
+			}
+			for b := range answers[0] {
+				if diff := cmp.Diff(answers[1][b].OutputIDs, answers[0][b].OutputIDs); diff != "" {
+					t.Errorf("prompt %d: chosen on the GPU and from copied rows (-copied +chosen):\n%s", b, diff)
+				}
+			}
+		})
+	}
+	if held := cudaop.Held(); held != 0 {
+		t.Errorf("%d bytes held after all sessions closed", held)
+	}
+}
