@@ -107,7 +107,9 @@ func (l *logitsLater) do(f func(c *call) error) error {
 	}
 	err := l.device.do(func() error {
 		c := &call{device: l.device, o: l.o}
-		return errors.Join(f(c), c.finish(nil))
+		// The operators' results never went to the machine, so nobody has asked yet
+		// what they found wrong.
+		return errors.Join(f(c), c.finish(nil), c.checked())
 	})
 	if err != nil {
 		return fmt.Errorf("%v: %w", l.o, err)
