@@ -165,14 +165,19 @@ func randomTokens(n int, c architecture, seed uint64) []int32 {
 
 func newModeTime(mode pulsecol.Mode, taken []float64, length int) modeTime {
 	t := modeTime{Mode: mode.String(), Warmup: taken[0], Seconds: taken[1:]}
-	sorted := slices.Sorted(slices.Values(t.Seconds))
-	half := len(sorted) / 2
-	t.Min, t.Max, t.Median = sorted[0], sorted[len(sorted)-1], sorted[half]
-	if len(sorted)%2 == 0 {
-		t.Median = (sorted[half-1] + sorted[half]) / 2
-	}
+	t.Min, t.Max, t.Median = slices.Min(t.Seconds), slices.Max(t.Seconds), median(t.Seconds)
 	t.TokensSecond = float64(length) / t.Median
 	return t
+}
+
+// median of v, which has elements.
+func median(v []float64) float64 {
+	sorted := slices.Sorted(slices.Values(v))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[half-1] + sorted[half]) / 2
+	}
+	return sorted[half]
 }
 
 func (b *stepBench) print(w io.Writer) error {

@@ -67,7 +67,9 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 	if i.Memory, err = predictMemory(s, att, n); err != nil {
 		return err
 	}
-	if i.DTypes, i.WeightBytes, err = storage(&c.Open); err != nil {
+	if c.Open.RandomWeights {
+		i.DTypes, i.WeightBytes = []string{"BF16"}, 2*m.parameters()
+	} else if i.DTypes, i.WeightBytes, err = storage(&c.Open); err != nil {
 		return err
 	}
 	if i.Tokenizer, err = describeTokenizer(&c.Open); err != nil {

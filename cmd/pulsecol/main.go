@@ -34,6 +34,7 @@ type cli struct {
 	Inspect  inspectCmd  `cmd:"" help:"Show attention, and how much of it each method keeps."`
 	Bench    struct {
 		Step   benchStepCmd   `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
+		E2E    benchE2ECmd    `cmd:"" name:"e2e" help:"Measure denoising steps and generations at several lengths, and the GPU memory they take."`
 		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`
 	} `cmd:"" help:"Measure speed."`
 

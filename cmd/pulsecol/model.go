@@ -96,14 +96,20 @@ func (m *openModel) stops() ([]int32, error) {
 	return stops, nil
 }
 
-// modelFlag is the flag that all commands have.
+// modelFlag is the flags that all commands have.
 type modelFlag struct {
 	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files. Default: a small model in the program."`
 	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
+
+	RandomWeights bool    `name:"random-weights" help:"Random weights, for measuring time and memory without a checkpoint: of --shape, or of --model's config.json. There is no tokenizer then."`
+	Shape         *string `placeholder:"NAME" xor:"model" enum:"llada-8b,dream-7b" help:"With --random-weights: the published configuration of LLaDA-8B or of Dream-7B, for up to 131072 tokens."`
 }
 
 // open opens the model directory, or the embedded model if none was named.
 func (f *modelFlag) open() (*openModel, error) {
+	if f.RandomWeights || f.Shape != nil {
+		return f.openRandom()
+	}
 	if f.Model == nil {
 		return f.openSmall()
 	}
@@ -126,7 +132,59 @@ func (f *modelFlag) open() (*openModel, error) {
 		}
 		return &openModel{dreamModel{m}, dir, false}, nil
 	}
-	return nil, fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
+	return nil, errModelType(dir, kind)
+}
+
+// randomContext is the tokens that models of --shape take: the most that the GPU's
+// operators do.
+const randomContext = 131072
+
+// openRandom makes a model with random weights.
+func (f *modelFlag) openRandom() (*openModel, error) {
+	var name, kind string
+	var config []byte
+	context := 0 // the config's own
+	switch {
+	case f.RandomWeights && f.Shape != nil:
+		name, kind, config, context = *f.Shape, "llada", llada.Published(), randomContext
+		if name == "dream-7b" {
+			kind, config = "Dream", dream.Published()
+		}
+	case f.RandomWeights && f.Model != nil:
+		name = *f.Model
+		var err error
+		if kind, err = modelType(name); err != nil {
+			return nil, err
+		}
+		if config, err = os.ReadFile(filepath.Join(name, "config.json")); err != nil {
+			return nil, err
+		}
+	case f.RandomWeights:
+		return nil, usagef("--random-weights needs --shape or --model")
+	default:
+		return nil, usagef("--shape %s: want --random-weights with it; there is no checkpoint of it in the program", *f.Shape)
+	}
+	const seed = 0
+	switch kind {
+	case "llada":
+		m, err := llada.Random(config, context, seed)
+		if err != nil {
+			return nil, err
+		}
+		return &openModel{lladaModel{m}, name, false}, nil
+	case "Dream":
+		m, err := dream.Random(config, context, seed)
+		if err != nil {
+			return nil, err
+		}
+		return &openModel{dreamModel{m}, name, false}, nil
+	}
+	return nil, errModelType(name, kind)
+}
+
+// errModelType says that a directory's model is of an unknown type.
+func errModelType(dir, kind string) error {
+	return fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
 }
 
 // openSmall opens a model of the program itself.
@@ -182,6 +240,9 @@ func modelType(dir string) (string, error) {
 // tokenizer opens the model's tokenizer alone. The error wraps
 // tokenizer.ErrNotFound if it has none.
 func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
+	if f.RandomWeights {
+		return nil, fmt.Errorf("random weights: %w", tokenizer.ErrNotFound)
+	}
 	if f.Model == nil {
 		files, _ := f.small()
 		return tokenizer.Open(files)
@@ -196,7 +257,7 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// weights opens the model's checkpoint alone.
+// weights opens the model's checkpoint alone, which it must have.
 func (f *modelFlag) weights() (safetensors.Source, error) {
 	if f.Model == nil {
 		_, weights := f.small()

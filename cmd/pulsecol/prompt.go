@@ -15,6 +15,7 @@ type promptFlags struct {
 	Prompt     *string `xor:"prompt" group:"Prompt" placeholder:"TEXT" help:"The prompt; - reads it from the standard input. Default with the small model: a question of its own."`
 	PromptFile *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Read the prompt from FILE. One newline at its end is dropped, as with -."`
 	PromptIDs  *string `name:"prompt-ids" xor:"prompt" group:"Prompt" placeholder:"1,2,3" help:"The prompt's token ids, taken as they are."`
+	RandomIDs  *int    `name:"random-ids" xor:"prompt" group:"Prompt" placeholder:"N" help:"A prompt of N random tokens, always the same, for measuring."`
 	Chat       bool    `group:"Prompt" help:"Put the prompt into the chat form of the model's Instruct version."`
 	System     *string `group:"Prompt" placeholder:"TEXT" help:"System message in front of a --chat."`
 	Raw        bool    `group:"Prompt" help:"Leave the prompt as it is. Without it the small model gets TEXT as Q: TEXT, newline, A:, the form that it knows."`
@@ -34,6 +35,9 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	if f.PromptIDs != nil {
 		ids, err := parseIDs("prompt-ids", *f.PromptIDs, m.config().Vocab)
 		return prompt{ids: ids}, err
+	}
+	if f.RandomIDs != nil {
+		return prompt{ids: randomTokens(*f.RandomIDs, m.config(), 0)}, nil
 	}
 	text, own, err := f.text(in)
 	if err != nil {
@@ -80,10 +84,10 @@ func asQuestion(text string) string {
 }
 
 func (f *promptFlags) validate(m *openModel) error {
-	none := f.Prompt == nil && f.PromptFile == nil && f.PromptIDs == nil
+	none := f.Prompt == nil && f.PromptFile == nil && f.PromptIDs == nil && f.RandomIDs == nil
 	switch {
 	case none && !m.embedded:
-		return usagef("no prompt: want --prompt, --prompt-file or --prompt-ids")
+		return usagef("no prompt: want --prompt, --prompt-file, --prompt-ids or --random-ids")
 	case f.Chat && m.embedded:
 		return usagef("--chat: the small model has no chat form")
 	case f.Raw && !m.embedded:
@@ -92,8 +96,10 @@ func (f *promptFlags) validate(m *openModel) error {
 		return usagef("--raw needs a prompt")
 	case f.System != nil && !f.Chat:
 		return usagef("--system needs --chat")
-	case f.PromptIDs != nil && (f.Chat || f.Raw):
-		return usagef("--chat and --raw do not apply to --prompt-ids")
+	case f.RandomIDs != nil && (*f.RandomIDs < 0 || *f.RandomIDs > m.config().Context):
+		return usagef("--random-ids %d: want 0 to %d, what the model can take", *f.RandomIDs, m.config().Context)
+	case (f.PromptIDs != nil || f.RandomIDs != nil) && (f.Chat || f.Raw):
+		return usagef("--chat and --raw do not apply to token ids")
 	}
 	return nil
 }

@@ -8,17 +8,6 @@ import (
 	"testing"
 )
 
-// published is the config.json of Dream-v0-Instruct-7B.
-const published = `{
-  "architectures": ["DreamModel"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
-  "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
-  "mask_token_id": 151666, "max_position_embeddings": 131072, "max_window_layers": 28, "model_type": "Dream",
-  "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "pad_token_id": 151643,
-  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null,
-  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "use_mrope": false,
-  "use_sliding_window": false, "vocab_size": 152064
-}`
-
 func TestPublishedConfig(t *testing.T) {
 	c, err := parseConfig([]byte(published))
 	if err != nil {

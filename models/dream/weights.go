@@ -18,7 +18,7 @@ type weights struct {
 }
 
 func loadWeights(f *diffusion.Files, c Config) (*weights, error) {
-	l := diffusion.NewLoader(f.Weights)
+	l := f.Loader()
 	w := &weights{
 		embed: l.Matrix("model.embed_tokens.weight", c.Vocab, c.Hidden),
 		norm:  l.Norm("model.norm", c.Hidden, c.Eps),

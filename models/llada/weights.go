@@ -19,7 +19,7 @@ type weights struct {
 
 func loadWeights(f *diffusion.Files, c Config) (*weights, error) {
 	const root = "model.transformer."
-	l := diffusion.NewLoader(f.Weights)
+	l := f.Loader()
 	w := &weights{
 		embed: l.Matrix(root+"wte.weight", c.Vocab, c.Hidden),
 		norm:  l.Norm(root+"ln_f", c.Hidden, c.Eps),

@@ -30,8 +30,9 @@ type Files struct {
 	Config     []byte               // config.json
 	Generation []byte               // generation_config.json; nil if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
-	Weights    safetensors.Source
+	Weights    safetensors.Source   // nil if they are random
 
+	random *randomWeights // nil if they are a checkpoint's
 	closed atomic.Bool
 }
 
@@ -93,6 +94,9 @@ func readSmall(fsys fs.FS, name string) ([]byte, error) {
 // Close unmaps the weights.
 func (f *Files) Close() error {
 	f.closed.Store(true)
+	if f.Weights == nil {
+		return nil
+	}
 	return f.Weights.Close()
 }
 

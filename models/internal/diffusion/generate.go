@@ -38,6 +38,7 @@ type Progress struct {
 	Step, Total int           // 1-based; with a confidence threshold Total is an upper bound
 	Mode        pulsecol.Mode // of attention in this step
 	Seconds     float64       // the step took
+	Model       float64       // seconds of them in the model, the rest in the sampler
 
 	// IDs are the sequences after the step, padding and prompt included; the
 	// response starts at Prompt. They are a live view: read, do not keep.
@@ -83,16 +84,17 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	shape.Rows = max(1, min(shape.Rows, shape.Batch*length))
 
 	var sess *Session
+	var inModel time.Duration
 	last := time.Now()
 	sampler := req.Sampler(func(s decode.StepInfo) {
 		now := time.Now()
 		if req.OnStep != nil {
 			req.OnStep(Progress{
-				Step: s.Step, Total: s.Total, Mode: sess.ctl.LastMode(), Seconds: now.Sub(last).Seconds(),
+				Step: s.Step, Total: s.Total, Mode: sess.ctl.LastMode(), Seconds: now.Sub(last).Seconds(), Model: inModel.Seconds(),
 				IDs: s.IDs, Prompt: length - req.New, Committed: len(s.Committed),
 			})
 		}
-		last = now
+		last, inModel = now, 0
 	})
 	total, err := sampler.TotalSteps(prompts)
 	if err != nil {
@@ -114,7 +116,11 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	}
 	start := time.Now()
 	last = start
-	out, err := sampler.Generate(ctx, prompts, sess.Forward)
+	out, err := sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []decode.Row) ([][]float32, error) {
+		began := time.Now()
+		defer func() { inModel += time.Since(began) }()
+		return sess.Forward(ctx, ids, rows)
+	})
 	if out == nil {
 		return nil, err
 	}

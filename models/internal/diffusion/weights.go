@@ -14,14 +14,17 @@ import (
 // Loader takes tensors out of a checkpoint by name and remembers every problem,
 // so that a broken checkpoint is described in one go.
 type Loader struct {
-	src   safetensors.Source
-	used  map[string]bool
-	bytes int64
-	errs  []error
+	src    safetensors.Source
+	random *randomWeights // in place of src, if not nil
+	used   map[string]bool
+	bytes  int64
+	errs   []error
 }
 
-// NewLoader returns a loader of src.
-func NewLoader(src safetensors.Source) *Loader { return &Loader{src: src, used: map[string]bool{}} }
+// Loader returns a loader of the files' weights.
+func (f *Files) Loader() *Loader {
+	return &Loader{src: f.Weights, random: f.random, used: map[string]bool{}}
+}
 
 // Matrix returns the weight [rows, cols] under name, in its storage type.
 func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
@@ -67,10 +70,16 @@ func (l *Loader) Projection(name string, outputs, inputs int, biased bool) graph
 
 // Norm returns the RMSNorm whose tensor is name+".weight".
 func (l *Loader) Norm(name string, n int, eps float64) graph.Norm {
+	if l.random != nil {
+		return graph.Norm{Path: name, Weight: slices.Repeat([]float32{1}, n), Eps: eps}
+	}
 	return graph.Norm{Path: name, Weight: l.Vector(name+".weight", n), Eps: eps}
 }
 
 func (l *Loader) take(name string, shape ...int) (safetensors.Tensor, bool) {
+	if l.random != nil {
+		return l.random.tensor(name, shape), true
+	}
 	l.used[name] = true
 	t, err := l.src.Tensor(name)
 	switch {
@@ -95,10 +104,13 @@ func (l *Loader) fail(format string, args ...any) {
 // for every tensor.
 const maxErrors = 5
 
-// Done returns the size of the weights, or what was wrong with them: tensors
+// Done returns the memory of the weights, or what was wrong with them: tensors
 // missing, of another shape or type, or left over. Rotary frequencies, which some
 // exporters store, are computed and may be left over.
 func (l *Loader) Done() (bytes int64, err error) {
+	if l.random != nil {
+		return int64(len(l.random.block)), nil
+	}
 	for _, name := range l.src.Names() {
 		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
 			l.fail("tensor %q has no place in this architecture", name)

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+type benchE2ECmd struct {
+	Open         modelFlag `embed:""`
+	Length       []int     `placeholder:"N" default:"4096,16384" help:"Tokens of the sequence, prompt and generated ones together. Default: 4096,16384."`
+	NewTokens    int       `placeholder:"N" default:"128" help:"Of them generated: the most rows of logits in a step. Default: 128."`
+	GroupSize    []int     `placeholder:"N" default:"128,32" help:"Consecutive queries that share their keys. Default: 128,32."`
+	Sparsity     float64   `placeholder:"SHARE" default:"0.8" help:"Share of query-key pairs to drop. Default: 0.8."`
+	Eta          float64   `placeholder:"SHARE" default:"0.3" help:"First part of a generation's steps, in which refreshes fall. Default: 0.3."`
+	Refreshes    *int      `placeholder:"N" help:"Refreshes of a generation. Default: 16; Dream 8."`
+	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
+	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
+	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. Default: 1."`
+	Full         *int      `placeholder:"T" help:"Also run one generation of T steps at each length and group size from start to end."`
+	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
+	deviceFlag
+	JSON bool `name:"json" help:"Print a JSON object a line."`
+}
+
+func (benchE2ECmd) Help() string {
+	return `Runs one generation on random tokens at each length and group size, whose steps take turns in their modes (full attention, refresh, reuse), and prints the median time of a step in each, sampling included. The time of a generation of T steps is the sum of these over the refresh schedule.
+
+The first step of a generation, in which operators load, is never counted. Full attention is measured with the first group size alone.
+
+Examples:
+  pulsecol bench e2e --random-weights --shape llada-8b --length 4096,16384,65536 --json
+  pulsecol bench e2e --random-weights --shape llada-8b --length 16384 --group-size 128 --steps 128 --full 128`
+}
+
+// e2eRow is a line of results: a mode's step, or a generation.
+type e2eRow struct {
+	Shape     string  `json:"shape"`
+	N         int     `json:"n"`
+	Batch     int     `json:"batch"`
+	Rows      int     `json:"rows"`            // of logits
+	Group     int     `json:"group,omitempty"` // 0 for full attention
+	Sparsity  float64 `json:"sparsity"`
+	Precision string  `json:"precision"`
+	Mode      string  `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
+	Samples   int     `json:"samples,omitempty"`   // steps that the median is of
+	Steps     int     `json:"steps,omitempty"`     // of a generation
+	Refreshes int     `json:"refreshes,omitempty"` // of them
+	MS        float64 `json:"ms"`                  // median of a step; of a generation the sum over its steps
+	ModelMS   float64 `json:"model_ms,omitempty"`  // of a step, median of its time in the model, the rest being the sampler's
+	WholeMS   float64 `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
+	HeldBytes int64   `json:"held_bytes"`          // by the operators on the GPU, at most
+	Version   string  `json:"commit"`
+	Date      string  `json:"date"`
+	Command   string  `json:"command"`
+}
+
+func (c *benchE2ECmd) Run(std stdio) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	device, err := c.device()
+	if err != nil {
+		return err
+	}
+	m, err := c.Open.open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for _, n := range c.Length {
+		if err := checkLength(m, n-c.tokens(), c.tokens()); err != nil {
+			return fmt.Errorf("--length %d: %w", n, err)
+		}
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	report := e2eTable(std.out)
+	if c.JSON {
+		e := json.NewEncoder(std.out)
+		report = func(r e2eRow) error { return e.Encode(r) }
+	}
+	b := e2eBench{cmd: c, m: m, ctx: ctx, device: device, report: report, progress: std.err}
+	b.row = e2eRow{
+		Shape: m.name, Batch: 1, Rows: c.tokens(), Precision: c.Precision,
+		Version: version(), Date: time.Now().UTC().Format(time.DateOnly), Command: strings.Join(append([]string{"pulsecol"}, os.Args[1:]...), " "),
+	}
+	for _, n := range c.Length {
+		if err := b.length(n); err != nil {
+			return fmt.Errorf("%d tokens: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (c *benchE2ECmd) validate() error {
+	var b bounds
+	for flag, values := range map[string][]int{"group-size": c.GroupSize, "steps": c.Steps} {
+		for _, v := range values {
+			b.atLeast(1, flag, &v)
+		}
+	}
+	b.atLeast(1, "new-tokens", &c.NewTokens)
+	b.atLeast(1, "steps-per-mode", &c.StepsPerMode)
+	b.atLeast(0, "warmup", &c.Warmup)
+	b.atLeast(1, "full", c.Full)
+	b.atLeast(1, "refreshes", c.Refreshes)
+	b.share(false, "sparsity", &c.Sparsity)
+	b.share(true, "eta", &c.Eta)
+	if c.StepsPerMode > maxStepsPerMode || c.Warmup > maxStepsPerMode {
+		b.errs = append(b.errs, usagef("--steps-per-mode, --warmup: want at most %d", maxStepsPerMode))
+	}
+	if err := b.err(); err != nil {
+		return err
+	}
+	for _, n := range c.Length {
+		if n < c.tokens() {
+			return usagef("--length %d: want at least %d, the number of tokens that the steps fill", n, c.tokens())
+		}
+	}
+	return nil
+}
+
+// tokens is the number of tokens generated: at least one for each step to fill.
+func (c *benchE2ECmd) tokens() int {
+	return max(c.NewTokens, 1+3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
+}
+
+// e2eBench is a run of the command.
+type e2eBench struct {
+	cmd      *benchE2ECmd
+	m        *openModel
+	ctx      context.Context
+	device   pulsecol.Device
+	report   func(e2eRow) error
+	progress io.Writer
+	row      e2eRow // what all rows have in common
+}
+
+// afterFirst is turns after a first step in the first of the modes.
+type afterFirst struct{ turns }
+
+func (t afterFirst) Mode(step, total int) pulsecol.Mode { return t.turns.Mode(max(1, step-1), total) }
+
+// length measures everything at one length.
+func (b *e2eBench) length(n int) error {
+	b.row.N = n
+	ms := map[pulsecol.Mode]float64{}
+	for i, group := range b.cmd.GroupSize {
+		modes := turns{pulsecol.Dense, pulsecol.Refresh, pulsecol.Reuse}
+		if i > 0 {
+			modes = modes[1:]
+		}
+		if err := b.steps(n, group, modes, ms); err != nil {
+			return err
+		}
+		if i == 0 {
+			for _, steps := range b.cmd.Steps {
+				if err := b.generation("full", 0, steps, pulsecol.AlwaysDense{}, ms); err != nil {
+					return err
+				}
+			}
+		}
+		for _, steps := range b.cmd.Steps {
+			if err := b.generation("pulsecol", group, steps, b.schedule(), ms); err != nil {
+				return err
+			}
+		}
+		if b.cmd.Full != nil {
+			if err := b.whole(n, group, *b.cmd.Full, ms); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *e2eBench) schedule() pulsecol.Schedule {
+	return pulsecol.Uniform{Window: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
+}
+
+// steps measures a step in each of the modes and puts the medians, in
+// milliseconds, into ms.
+func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64) error {
+	taken, model := map[pulsecol.Mode][]float64{}, map[pulsecol.Mode][]float64{}
+	held, err := b.run(n, group, 1+len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), afterFirst{modes}, func(p llada.Progress) {
+		if p.Step > 1+len(modes)*b.cmd.Warmup {
+			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
+			model[p.Mode] = append(model[p.Mode], 1e3*p.Model)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, mode := range modes {
+		ms[mode] = median(taken[mode])
+		r := b.row
+		r.Mode, r.MS, r.ModelMS, r.Samples, r.HeldBytes = mode.String(), ms[mode], median(model[mode]), len(taken[mode]), held
+		if mode != pulsecol.Dense {
+			r.Group, r.Sparsity = group, b.cmd.Sparsity
+		}
+		if err := b.report(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a generation and returns the most GPU memory that its operators held.
+func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, onStep func(llada.Progress)) (held int64, err error) {
+	tokens, alg := b.cmd.tokens(), "maskgit_plus"
+	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
+	cfg := pulsecol.Config{
+		Sparsity: b.cmd.Sparsity, GroupSize: group, Schedule: schedule, Device: b.device, Precision: precisions[b.cmd.Precision],
+	}
+	d := newDisplay(b.progress, b.m, false)
+	defer d.close()
+	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p llada.Progress) {
+		held = max(held, cudaop.Held())
+		onStep(p)
+		d.step(p)
+	})
+	return held, err
+}
+
+// generation reports the time of a generation, summed over the steps of a schedule.
+func (b *e2eBench) generation(method string, group, steps int, schedule pulsecol.Schedule, ms map[pulsecol.Mode]float64) error {
+	r := b.row
+	r.Mode, r.Group, r.Steps = method, group, steps
+	if method != "full" {
+		r.Sparsity = b.cmd.Sparsity
+	}
+	r.MS, r.Refreshes = summed(steps, schedule, ms)
+	return b.report(r)
+}
+
+// summed returns the time of the steps of a schedule, and how many are refreshes.
+func summed(steps int, schedule pulsecol.Schedule, ms map[pulsecol.Mode]float64) (sum float64, refreshes int) {
+	for step := range steps {
+		mode := schedule.Mode(step+1, steps)
+		sum += ms[mode]
+		if mode == pulsecol.Refresh {
+			refreshes++
+		}
+	}
+	return sum, refreshes
+}
+
+// whole runs a generation from start to end and reports its time beside the sum.
+func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) error {
+	r := b.row
+	r.Mode, r.Group, r.Sparsity, r.Steps = "pulsecol", group, b.cmd.Sparsity, steps
+	r.MS, r.Refreshes = summed(steps, b.schedule(), ms)
+	var err error
+	if r.HeldBytes, err = b.run(n, group, steps, b.schedule(), func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
+		return err
+	}
+	return b.report(r)
+}
+
+// e2eTable writes rows as lines of a table, the first one below a heading.
+func e2eTable(w io.Writer) func(e2eRow) error {
+	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %10s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "in model", "whole ms", "GPU")
+	optional := func(v float64, format string) string {
+		if v == 0 {
+			return ""
+		}
+		return fmt.Sprintf(format, v)
+	}
+	return func(r e2eRow) error {
+		held := ""
+		if r.HeldBytes > 0 {
+			held = byteSize(r.HeldBytes)
+		}
+		_, err := fmt.Fprintf(w, "%s%-12s %8d %5s %8s %-10s %6s %12.2f %10s %12s %10s\n", heading, r.Shape, r.N, optional(float64(r.Group), "%.0f"),
+			optional(100*r.Sparsity, "%.0f %%"), r.Mode, optional(float64(r.Steps), "%.0f"), r.MS, optional(r.ModelMS, "%.2f"),
+			optional(r.WholeMS, "%.2f"), held)
+		heading = ""
+		return err
+	}
+}
