@@ -1,0 +1,218 @@
+"""Times denoising steps of LLaDA and Dream in PyTorch on this machine's GPU: one JSON line for each length,
+attention backend and number of rows of logits.
+
+    python3 bench/e2e.py [--shape llada-8b] [--length 4096,16384,65536] [--backend fa2,cudnn] [--rows 128,all]
+    python3 bench/e2e.py --check testdata/llada
+
+A step is a forward pass over one sequence of random tokens: bf16, eager, random weights of the published
+configurations in models/. The official code computes the logits of all rows (--rows all); a sampler reads those of the
+tokens it may fill. --check holds the model to the logits that the Go models are tested against.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHAPES = {"llada-8b": ROOT / "models/llada/llada-8b.json", "dream-7b": ROOT / "models/dream/dream-7b.json"}
+
+# The checkpoints' names of a block's tensors.
+LLADA = {
+    "embed": "model.transformer.wte", "norm": "model.transformer.ln_f", "head": "model.transformer.ff_out",
+    "block": "model.transformer.blocks.{}.", "norm1": "attn_norm", "q": "q_proj", "k": "k_proj", "v": "v_proj", "out": "attn_out",
+    "norm2": "ff_norm", "gate": "ff_proj", "up": "up_proj", "down": "ff_out",
+}
+DREAM = {
+    "embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head",
+    "block": "model.layers.{}.", "norm1": "input_layernorm", "q": "self_attn.q_proj", "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj", "out": "self_attn.o_proj", "norm2": "post_attention_layernorm", "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj", "down": "mlp.down_proj",
+}
+
+
+class Model:
+    """A LLaDA or Dream. weight(name, shape) returns the tensor of that name."""
+
+    def __init__(self, config, weight):
+        dream = config["model_type"] == "Dream"
+        names = DREAM if dream else LLADA
+        if dream:
+            self.heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
+            hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
+            self.vocab, tied = config["vocab_size"], config["tie_word_embeddings"]
+        else:
+            self.heads, kv = config["n_heads"], config.get("n_kv_heads") or config["n_heads"]
+            hidden, inner, layers = config["d_model"], config["mlp_hidden_size"], config["n_layers"]
+            self.vocab, tied = config["embedding_size"], config["weight_tying"]
+        self.dim = hidden // self.heads
+        self.eps, self.theta = config["rms_norm_eps"], config["rope_theta"]
+        self.rope_type = None if dream else torch.float32  # Dream rotates in the type of its activations
+        self.embed = weight(names["embed"] + ".weight", (self.vocab, hidden))
+        self.norm = weight(names["norm"] + ".weight", (hidden,))
+        self.head = self.embed if tied else weight(names["head"] + ".weight", (self.vocab, hidden))
+        width = {"q": hidden, "k": kv * self.dim, "v": kv * self.dim}
+        self.blocks = []
+        for i in range(layers):
+            at = names["block"].format(i)
+            b = {n: weight(at + names[n] + ".weight", (hidden,)) for n in ("norm1", "norm2")}
+            for n, shape in {"q": (hidden, hidden), "k": (width["k"], hidden), "v": (width["v"], hidden), "out": (hidden, hidden),
+                             "gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}.items():
+                bias = weight(at + names[n] + ".bias", (width[n],)) if dream and n in width else None
+                b[n] = (weight(at + names[n] + ".weight", shape), bias)
+            self.blocks.append(b)
+
+    def rms_norm(self, x, w):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)
+        return y.to(x.dtype) * w
+
+    def rope(self, x, cos, sin):
+        y = x.to(self.rope_type or x.dtype)
+        a, b = y.chunk(2, -1)
+        return (y * cos + torch.cat((-b, a), -1) * sin).to(x.dtype)
+
+    def attention(self, x, b, cos, sin):
+        q, k, v = (F.linear(x, *b[n]).unflatten(-1, (-1, self.dim)).transpose(1, 2) for n in "qkv")  # [batch, heads, n, dim]
+        q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
+        if k.shape[1] < self.heads:  # query heads share key heads
+            k, v = (t.repeat_interleave(self.heads // t.shape[1], 1) for t in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return F.linear(y.transpose(1, 2).flatten(2), *b["out"])
+
+    @torch.inference_mode()
+    def logits(self, ids, rows=None):
+        """The logits [batch, rows, vocab] of the last rows tokens, or of all."""
+        x = F.embedding(ids, self.embed)
+        angle = torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] / self.theta ** (
+            torch.arange(0, self.dim, 2, device=ids.device, dtype=torch.float32) / self.dim)
+        angle = torch.cat((angle, angle), -1)
+        cos, sin = (t.to(self.rope_type or x.dtype) for t in (angle.cos(), angle.sin()))
+        for b in self.blocks:
+            x = x + self.attention(self.rms_norm(x, b["norm1"]), b, cos, sin)
+            h = self.rms_norm(x, b["norm2"])
+            x = x + F.linear(F.silu(F.linear(h, *b["gate"])) * F.linear(h, *b["up"]), *b["down"])
+        if rows:
+            x = x[:, -rows:]
+        return F.linear(self.rms_norm(x, self.norm), self.head)
+
+
+def random_model(shape):
+    """The shape with normally distributed weights; norms are 1."""
+    def weight(name, size):
+        t = torch.empty(size, dtype=torch.bfloat16, device="cuda")
+        return t.fill_(1) if len(size) == 1 and name.endswith(".weight") else t.normal_(0, 0.02)
+    return Model(json.loads(SHAPES[shape].read_text()), weight)
+
+
+def read_safetensors(path):
+    """The tensors of a file, by name."""
+    data = bytearray(pathlib.Path(path).read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    types = {"F32": torch.float32, "I32": torch.int32, "BF16": torch.bfloat16}
+    tensors = {}
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            begin, end = (8 + size + at for at in t["data_offsets"])
+            tensors[name] = torch.frombuffer(data[begin:end], dtype=types[t["dtype"]]).reshape(t["shape"])
+    return tensors
+
+
+def relative(got, want):
+    return ((got.double() - want.double()).norm() / want.double().norm()).item()
+
+
+def check(directory):
+    """Compares logits with those that the published code gave in float32; false if they are not the same."""
+    config = json.loads((directory / "config.json").read_text())
+    weights, expected = read_safetensors(directory / "model.safetensors"), read_safetensors(directory / "expected.safetensors")
+
+    def model(dtype, device):
+        def weight(name, size):
+            t = weights[name]
+            assert t.shape == size, f"{name}: {tuple(t.shape)}, want {size}"
+            return t.to(device, dtype)
+        return Model(config, weight)
+
+    ok = True
+    for name in [n[:-len(".ids")] for n in expected if n.startswith("logits.") and n.endswith(".ids")]:
+        ids, want = expected[name + ".ids"].long(), expected[name + ".out"]
+        error = relative(model(torch.float32, "cpu").logits(ids), want)
+        ok &= error < 1e-4
+        print(f"{name}: float32, relative error {error:.1e}, want below 1e-4")
+        ok &= relative(model(torch.float32, "cpu").logits(ids, 5), want[:, -5:]) < 1e-4
+        if not torch.cuda.is_available():
+            continue
+        for backend in ("math", "fa2", "cudnn"):  # bf16 errors of the backends are those of bf16, not of another model
+            try:
+                with sdpa_kernel([BACKENDS[backend]]):
+                    error = relative(model(torch.bfloat16, "cuda").logits(ids.cuda()).cpu(), want)
+            except RuntimeError as problem:
+                print(f"{name}: {backend} does not take this size: {problem}")
+                continue
+            ok &= error < 5e-2
+            print(f"{name}: bfloat16, {backend}, relative error {error:.1e}, want below 5e-2")
+    return ok
+
+
+def milliseconds(f, samples, seconds):
+    """The times of f: as many as samples, fewer if that takes longer than seconds, but two."""
+    times, end = [], time.monotonic() + seconds
+    while len(times) < 2 or (len(times) < samples and time.monotonic() < end):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        f()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return times
+
+
+def measure(args):
+    model = random_model(args.shape)
+    for n in map(int, args.length.split(",")):
+        ids = torch.randint(model.vocab, (1, n), device="cuda")
+        for backend in args.backend.split(","):
+            for rows in args.rows.split(","):
+                count = n if rows == "all" else int(rows)
+                with sdpa_kernel([BACKENDS[backend]]):
+                    torch.cuda.reset_peak_memory_stats()
+                    model.logits(ids[:, :min(n, 4096)], min(count, 128))  # loads what is loaded once
+                    if n <= 16384:
+                        model.logits(ids, count)
+                    times = milliseconds(lambda: model.logits(ids, count), args.samples, args.seconds)
+                print(json.dumps({
+                    "code": "pytorch", "shape": args.shape, "n": n, "batch": 1, "rows": count, "sparsity": 0, "precision": "bfloat16",
+                    "mode": "dense", "attention": backend, "samples": len(times), "ms": round(statistics.median(times), 3),
+                    "held_bytes": torch.cuda.max_memory_allocated(), "torch": torch.__version__, "gpu": torch.cuda.get_device_name(),
+                    "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+                    "command": " ".join(["python3"] + sys.argv),
+                }), flush=True)
+                torch.cuda.empty_cache()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--shape", choices=SHAPES, default="llada-8b")
+    p.add_argument("--length", default="4096,16384,65536")
+    p.add_argument("--backend", default="fa2,cudnn")
+    p.add_argument("--rows", default="128,all", help="rows of logits: numbers, or all")
+    p.add_argument("--samples", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there are at least two")
+    p.add_argument("--check", type=pathlib.Path, metavar="DIR", help="compare logits with those of a directory of testdata/")
+    args = p.parse_args()
+    if args.check:
+        sys.exit(0 if check(args.check) else 1)
+    measure(args)
+
+
+if __name__ == "__main__":
+    main()
