@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -147,24 +146,15 @@ func readBaselines(name string) (map[baseline]float64, error) {
 	if name == "" {
 		return ms, nil
 	}
-	f, err := os.Open(name)
+	rows, err := readRows[struct {
+		baseline
+		MS float64
+	}](name)
 	if err != nil {
 		return nil, fmt.Errorf("--baselines: %w", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		var row struct {
-			baseline
-			MS float64
-		}
-		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-			return nil, fmt.Errorf("--baselines: %s: line %d: %w", name, n, err)
-		}
+	for _, row := range rows {
 		ms[row.baseline] = row.MS
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("--baselines: %s: %w", name, err)
 	}
 	return ms, nil
 }

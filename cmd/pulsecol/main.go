@@ -36,6 +36,7 @@ type cli struct {
 		Step   benchStepCmd   `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
 		E2E    benchE2ECmd    `cmd:"" name:"e2e" help:"Measure denoising steps and generations at several lengths, and the GPU memory they take."`
 		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`
+		Plot   benchPlotCmd   `cmd:"" help:"Draw what the others measured."`
 	} `cmd:"" help:"Measure speed."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
