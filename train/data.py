@@ -235,10 +235,10 @@ class Pool:
         answer = self.listing(self.start[values] + self.head[values], self.tail[values], asked, COMMA, COMMA, ".")
         return self.text(rows, length, g, window, has_bos, needles, used, 1, question, answer)
 
-    def tracking(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1) -> Batch:
-        """Rows "Text: ... Q: Which names have the number N? A:" with two to four chains of two to five names hidden.
+    def tracking(self, rows: int, length: int, g, window=(SHORTEST, LONGEST), bos=0.5, oversample=1, names=(2, MOST_NAMES)) -> Batch:
+        """Rows "Text: ... Q: Which names have the number N? A:" with two to four chains hidden.
 
-        The sentences of a chain are in order, those of different chains fall between each other. (Two
+        names are the fewest and the most names of a chain. The sentences of a chain are in order, those of different chains fall between each other. (Two
         chains of one row have the same number once in 90,000 pairs.)
         """
         has_bos = (self.uniform((rows * oversample, 1), g) < bos).long()
@@ -246,7 +246,7 @@ class Pool:
         first = self.of_key("assignments", keys[:, :, :1], g)
         links = self.range["links"][0] + keys[:, :, 1:] * len(tasks.KEYS) + keys[:, :, :-1]
         chains = torch.randint(2, MOST_CHAINS + 1, (len(keys), 1, 1), generator=g, device=self.device)
-        names = torch.randint(2, MOST_NAMES + 1, (len(keys), MOST_CHAINS, 1), generator=g, device=self.device)
+        names = torch.randint(names[0], names[1] + 1, (len(keys), MOST_CHAINS, 1), generator=g, device=self.device)
         used = ((torch.arange(MOST_CHAINS, device=self.device)[:, None] < chains)
                 & (torch.arange(MOST_NAMES, device=self.device) < names))
         asked, answer = first[:, 0], self.range["names"][0] + keys[:, 0]  # the first chain is the one asked for

@@ -13,6 +13,8 @@ def record(file: pathlib.Path, model_type: str, section: str, value: dict):
     if section == "first course":
         of_model.clear()
     if section == "second course":
+        of_model.pop("third course", None)
+    if section.endswith("course"):
         of_model.pop("evaluation", None)
     of_model[section] = value
     file.write_text(json.dumps(found, indent=1) + "\n")
