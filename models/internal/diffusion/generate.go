@@ -116,7 +116,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	}
 	start := time.Now()
 	last = start
-	out, err := sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []decode.Row) ([][]float32, error) {
+	out, err := sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
 		began := time.Now()
 		defer func() { inModel += time.Since(began) }()
 		return sess.Forward(ctx, ids, rows)
