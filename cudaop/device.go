@@ -22,7 +22,8 @@ import (
 // the memory nor the modules of another machine are valid.
 type device struct {
 	engine       *cuda.Engine
-	capability   int // 90 for compute capability 9.0
+	busy         sync.Mutex // what follows is in use, by the engine's thread or another
+	capability   int        // 90 for compute capability 9.0
 	multiprocs   int
 	modules      map[string]cu.Module
 	kernels      map[string]*kernel
@@ -102,25 +103,53 @@ func (d *device) do(f func() error) error {
 	})
 }
 
+// here runs f in the device's context on the caller's thread, whatever the machine
+// has queued: f must not touch the machine's memory. Going to the engine's thread and
+// back takes longer than launching a kernel.
+func (d *device) here(f func() error) (err error) {
+	own := d.engine.Context().CUDAContext()
+	if own == (cu.CUContext{}) {
+		return errClosed
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.PushCurrentCtx(own); err != nil {
+		return fmt.Errorf("cudaop: context: %w", err)
+	}
+	defer func() {
+		if _, e := cu.PopCurrentCtx(); err == nil && e != nil {
+			err = fmt.Errorf("cudaop: context: %w", e)
+		}
+	}()
+	return d.guarded(f)
+}
+
+// guarded runs f alone, and makes a panic an error.
+func (d *device) guarded(f func() error) (err error) {
+	d.busy.Lock()
+	defer d.busy.Unlock()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cudaop: internal error: %v", r)
+		}
+	}()
+	return f()
+}
+
 // onThread is do without the queue.
 func (d *device) onThread(f func() error) (err error) {
 	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
 		return errClosed
 	}
 	d.engine.Context().Do(func() error {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("cudaop: internal error: %v", r)
-			}
-		}()
-		err = d.inContext(f)
+		err = d.guarded(func() error { return d.inContext(f) })
 		return nil // an error here would end the engine's goroutine, and Close would wait for it for ever
 	})
 	return err
 }
 
 func (d *device) inContext(f func() error) (err error) {
-	if d.settled {
+	if d.settled { // it is the thread's
 		return f()
 	}
 	own := d.engine.Context().CUDAContext()

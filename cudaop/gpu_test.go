@@ -793,6 +793,32 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 	}
 }
 
+// BenchmarkLaunch is what an operator costs on the host, Gorgonia's part included,
+// where all values stay on the GPU.
+func BenchmarkLaunch(b *testing.B) {
+	needGPU(b)
+	const count = 256
+	g := gorgonia.NewGraph()
+	x := input(g, "x", make([]float32, 8), 1, 1, 8)
+	weight := slices.Repeat([]float32{1}, 8)
+	for i := range count {
+		o := must(cudaop.Wrap(op.NewRMSNorm(fmt.Sprint(i), weight, 1e-5), op.BFloat16))(b)
+		x = must(op.Apply(o, x))(b)
+	}
+	read(x)
+	ws := op.NewWorkspace()
+	ws.Plan(g)
+	vm := machine(b, g)
+	for b.Loop() {
+		ws.Reset()
+		if err := vm.RunAll(); err != nil {
+			b.Fatal(err)
+		}
+		vm.Reset()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/operator")
+}
+
 // TestIndices: ids and rows that are not there are errors that say which.
 func TestIndices(t *testing.T) {
 	needGPU(t)

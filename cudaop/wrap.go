@@ -192,14 +192,30 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
-	if err := d.do(func() (err error) {
+	run := func() (err error) {
 		c := &call{device: d, o: o, prealloc: prealloc, in: in}
 		v, err = o.runner.run(c)
 		return errors.Join(err, c.finish(v))
-	}); err != nil {
+	}
+	if o.private(in) {
+		err = d.here(run)
+	} else {
+		err = d.do(run)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
 	return v, nil
+}
+
+// private reports whether the operator touches no memory of the machine.
+func (o *Op) private(in []gorgonia.Value) bool {
+	for _, v := range in {
+		if _, ours := v.(*resident); !ours {
+			return false
+		}
+	}
+	return !o.CallsExtern()
 }
 
 var (
