@@ -55,7 +55,6 @@ type e2eRow struct {
 	Steps     int     `json:"steps,omitempty"`     // of a generation
 	Refreshes int     `json:"refreshes,omitempty"` // of them
 	MS        float64 `json:"ms"`                  // median of a step; of a generation the sum over its steps
-	ModelMS   float64 `json:"model_ms,omitempty"`  // of a step, median of its time in the model, the rest being the sampler's
 	WholeMS   float64 `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
 	HeldBytes int64   `json:"held_bytes"`          // by the operators on the GPU, at most
 	Version   string  `json:"commit"`
@@ -190,11 +189,10 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 // steps measures a step in each of the modes and puts the medians, in
 // milliseconds, into ms.
 func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64) error {
-	taken, model := map[pulsecol.Mode][]float64{}, map[pulsecol.Mode][]float64{}
+	taken := map[pulsecol.Mode][]float64{}
 	held, err := b.run(n, group, 1+len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), afterFirst{modes}, func(p llada.Progress) {
 		if p.Step > 1+len(modes)*b.cmd.Warmup {
 			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
-			model[p.Mode] = append(model[p.Mode], 1e3*p.Model)
 		}
 	})
 	if err != nil {
@@ -203,7 +201,7 @@ func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64
 	for _, mode := range modes {
 		ms[mode] = median(taken[mode])
 		r := b.row
-		r.Mode, r.MS, r.ModelMS, r.Samples, r.HeldBytes = mode.String(), ms[mode], median(model[mode]), len(taken[mode]), held
+		r.Mode, r.MS, r.Samples, r.HeldBytes = mode.String(), ms[mode], len(taken[mode]), held
 		if mode != pulsecol.Dense {
 			r.Group, r.Sparsity = group, b.cmd.Sparsity
 		}
@@ -268,7 +266,7 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 
 // e2eTable writes rows as lines of a table, the first one below a heading.
 func e2eTable(w io.Writer) func(e2eRow) error {
-	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %10s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "in model", "whole ms", "GPU")
+	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "whole ms", "GPU")
 	optional := func(v float64, format string) string {
 		if v == 0 {
 			return ""
@@ -280,8 +278,8 @@ func e2eTable(w io.Writer) func(e2eRow) error {
 		if r.HeldBytes > 0 {
 			held = byteSize(r.HeldBytes)
 		}
-		_, err := fmt.Fprintf(w, "%s%-12s %8d %5s %8s %-10s %6s %12.2f %10s %12s %10s\n", heading, r.Shape, r.N, optional(float64(r.Group), "%.0f"),
-			optional(100*r.Sparsity, "%.0f %%"), r.Mode, optional(float64(r.Steps), "%.0f"), r.MS, optional(r.ModelMS, "%.2f"),
+		_, err := fmt.Fprintf(w, "%s%-12s %8d %5s %8s %-10s %6s %12.2f %12s %10s\n", heading, r.Shape, r.N, optional(float64(r.Group), "%.0f"),
+			optional(100*r.Sparsity, "%.0f %%"), r.Mode, optional(float64(r.Steps), "%.0f"), r.MS,
 			optional(r.WholeMS, "%.2f"), held)
 		heading = ""
 		return err

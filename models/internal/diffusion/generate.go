@@ -38,7 +38,6 @@ type Progress struct {
 	Step, Total int           // 1-based; with a confidence threshold Total is an upper bound
 	Mode        pulsecol.Mode // of attention in this step
 	Seconds     float64       // the step took
-	Model       float64       // seconds of them in the model, the rest in the sampler
 
 	// IDs are the sequences after the step, padding and prompt included; the
 	// response starts at Prompt. They are a live view: read, do not keep.
@@ -84,17 +83,16 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	shape.Rows = max(1, min(shape.Rows, shape.Batch*length))
 
 	var sess *Session
-	var inModel time.Duration
 	last := time.Now()
 	sampler := req.Sampler(func(s decode.StepInfo) {
 		now := time.Now()
 		if req.OnStep != nil {
 			req.OnStep(Progress{
-				Step: s.Step, Total: s.Total, Mode: sess.ctl.LastMode(), Seconds: now.Sub(last).Seconds(), Model: inModel.Seconds(),
+				Step: s.Step, Total: s.Total, Mode: sess.ctl.LastMode(), Seconds: now.Sub(last).Seconds(),
 				IDs: s.IDs, Prompt: length - req.New, Committed: len(s.Committed),
 			})
 		}
-		last, inModel = now, 0
+		last = now
 	})
 	total, err := sampler.TotalSteps(prompts)
 	if err != nil {
@@ -116,11 +114,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	}
 	start := time.Now()
 	last = start
-	out, err := sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
-		began := time.Now()
-		defer func() { inModel += time.Since(began) }()
-		return sess.Forward(ctx, ids, rows)
-	})
+	out, err := sampler.Generate(ctx, prompts, sess.Forward)
 	if out == nil {
 		return nil, err
 	}
