@@ -90,8 +90,8 @@ COURSES = {
          384: {"arithmetic": 0.1, "lists": 0.05, "multiquery": 0.1, "tracking": 0.75},
          1056: {"arithmetic": 0.15, "lists": 0.1, "retrieval": 0.1, "multiquery": 0.15, "tracking": 0.5},
          4224: {"retrieval": 0.2, "multiquery": 0.25, "tracking": 0.55}},
-        rate=1, pool={**POOL, "arithmetic1": 200_000, "arithmetic2": 400_000, "lists": 300_000},
-        hold=0.5, growth=0.35, cut_in_answer=True, all_masked=0.5),
+        rate=0.6, pool={**POOL, "arithmetic1": 200_000, "arithmetic2": 400_000, "lists": 300_000},
+        hold=0.5, growth=0.35, cut_in_answer=True, all_masked=0.25),
 }
 ROOMY = 512  # in shorter rows some draws of hidden sentences find no room, so more are drawn than kept
 LONG_WEIGHT = 0.5  # long batches have few rows, so their gradient is noisier
