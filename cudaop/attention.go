@@ -242,7 +242,7 @@ type layer struct {
 	batch, heads, n int
 	group           int
 	bits            cu.DevicePtr // the column table
-	scores          cu.DevicePtr // of keys, or sums over blocks, from ScoreCollect to GroupTopK
+	fresh           cu.DevicePtr // the next one, from ScoreCollect to GroupTopK
 	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
 }
 
@@ -285,7 +285,7 @@ func (l *layer) Columns() (op.ColumnBits, error) {
 
 // Drop takes back what a failed step has left.
 func (l *layer) Drop() {
-	for _, p := range []*cu.DevicePtr{&l.scores, &l.out} {
+	for _, p := range []*cu.DevicePtr{&l.fresh, &l.out} {
 		l.device.memory.put(*p)
 		*p = 0
 	}

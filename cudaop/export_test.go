@@ -16,6 +16,12 @@ import (
 // even where there are special ones.
 func SetPortable(on bool) { portable = on }
 
+// SetScoreBytes bounds the scores that exist at a time, and returns what did.
+func SetScoreBytes(n int64) (before int64) {
+	before, scoreBytes = scoreBytes, n
+	return before
+}
+
 // SetLogitsBytes bounds the logits that exist at a time, and returns what did.
 func SetLogitsBytes(n int) (before int) {
 	before, logitsBytes = logitsBytes, n

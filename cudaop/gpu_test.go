@@ -527,6 +527,33 @@ func testPattern(t *testing.T, pattern pulsecol.Pattern, s kernel.Shape, precisi
 	}
 }
 
+// TestScoreParts: the scores of some heads at a time give the columns of all at once.
+func TestScoreParts(t *testing.T) {
+	needGPU(t)
+	a := operands(13, kernel.Shape{Batch: 2, Heads: 6, KVHeads: 2, Len: 100, HeadDim: 64})
+	a.Valid = slices.Repeat([]float32{1}, 2*100)
+	clear(a.Valid[:9])
+	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.SparseD{BlockSize: 16, Generation: 30}} {
+		r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}})
+		const head = 7 * 104 * 2 // bytes: 7 groups, 104 scores apart
+		var want []uint32
+		for _, heads := range []int64{12, 11, 6, 5, 4, 3, 2, 1, 0} {
+			func() {
+				defer cudaop.SetScoreBytes(cudaop.SetScoreBytes(heads * head))
+				r.start(t, 1)
+				r.step(t)
+			}()
+			got := r.table(t).Bits
+			if want == nil {
+				want = got
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v: %d heads at a time give other columns", pattern, heads)
+			}
+		}
+	}
+}
+
 // staticPattern reports whether a pattern is fixed by position.
 func staticPattern(p pulsecol.Pattern) (pulsecol.Pattern, bool) {
 	switch p.(type) {

@@ -49,30 +49,18 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 	return placeholder(), nil // ColumnSparseAttn finds the table at the layer
 }
 
-// rebuild makes a new table from the layer's scores.
+// rebuild makes the table that ScoreCollect has left the layer's.
 func (r *groupTopK) rebuild(c *call) error {
 	l, ok := r.p.State.Memory().(*layer)
-	if !ok || l.device != c.device || l.scores == 0 {
+	if !ok || l.device != c.device || l.fresh == 0 {
 		return fmt.Errorf("%w: no scores", op.ErrOrder)
-	}
-	start, keys, err := c.padding(r.p.Masked, l.batch, l.n)
-	if err != nil {
-		return err
 	}
 	had := r.p.State.Built()
 	r.p.State.Rebuilding()
-	fresh, err := c.memory.get(l.bytes())
-	if err != nil {
-		return err
-	}
-	l.bits, fresh = fresh, l.bits // the old table, from here on
-	defer c.memory.put(fresh)
-	if err := r.choose(c, l, start, keys); err != nil {
-		return err
-	}
-	c.memory.put(l.scores)
-	l.scores = 0
-	kept, added, err := c.compare(l, fresh)
+	old := l.bits
+	l.bits, l.fresh = l.fresh, 0
+	defer c.memory.put(old)
+	kept, added, err := c.compare(l, old)
 	if err != nil {
 		return err
 	}
@@ -82,19 +70,6 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	r.p.State.Rebuilt(float64(kept)/(float64(l.batch*l.heads)*float64(l.n)*float64(l.n)), churn)
 	return nil
-}
-
-// choose fills the layer's table from its scores.
-func (r *groupTopK) choose(c *call, l *layer, start cu.DevicePtr, keys []int) error {
-	if r.p.Selection.Kind != op.SelectColumns {
-		return c.chooseBlocks(l, r.p.Selection, start, keys)
-	}
-	keep, err := c.keep(r.p.Selection, keys)
-	if err != nil {
-		return err
-	}
-	pitch, kind, _ := c.scoreForm(l.n)
-	return c.topk(l.scores, l.bits, keep, start, l.batch, l.heads, groups(l.n, l.group), l.n, pitch, kind)
 }
 
 // compare counts the query-key pairs that a layer's table keeps, and those of them

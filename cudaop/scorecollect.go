@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/op"
-	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// scoreCollect runs op.ScoreCollect. With a State it leaves full attention's output
-// and the scores with the layer.
+// scoreCollect runs op.ScoreCollect. With a State it goes on to what GroupTopK does
+// with scores, as soon as it has some of them, and leaves full attention's output and
+// the next column table with the layer.
 type scoreCollect struct{ p op.AttentionParams }
 
 func (r *scoreCollect) shape(in []tensor.Shape) error { return checkAttention(in) }
@@ -42,32 +42,11 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 	if l.out, err = c.memory.get(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size())); err != nil {
 		return nil, err
 	}
-	rows := int64(h.batch * h.heads * groups(h.n, r.p.Group))
-	if r.p.Selection.Kind != op.SelectColumns {
-		if l.scores, err = c.memory.get(4 * rows * int64(blocksOf(r.p.Selection, h.n).width())); err != nil {
-			return nil, err
-		}
-		return placeholder(), c.collectBlocks(h, r.p.Selection, r.p.Group, l.out, l.scores)
-	}
-	pitch, kind, size := c.scoreForm(h.n)
-	if l.scores, err = c.memory.get(rows * int64(pitch) * size); err != nil {
+	if l.fresh, err = c.memory.get(l.bytes()); err != nil {
 		return nil, err
 	}
-	return placeholder(), r.collect(c, h, l.out, l.scores, pitch, kind)
+	return placeholder(), c.refresh(h, r.p.Selection, r.p.Group, l.out, l.fresh)
 }
-
-// scoreForm is how rows of n scores lie between operators: the distance from one to
-// the next in elements, and the elements' type and size. What rounds inputs to 8 bits
-// is served by scores within 0.07 %.
-func (c *call) scoreForm(n int) (pitch, kind int, size int64) {
-	if c.o.precision == op.Float32 {
-		return scorePitch(n), scoresFloat, 4
-	}
-	return scorePitch(n), scoresLog16, 2
-}
-
-// scorePitch is the distance between rows of n scores, in elements.
-func scorePitch(n int) int { return (n + 7) &^ 7 }
 
 // pure is the operator without a State: scores for the machine.
 func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
@@ -83,17 +62,12 @@ func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, r.collect(c, h, out, scores, h.n, scoresFloat)
-}
-
-// collect runs full attention, whose log-sum-exp the scores need.
-func (r *scoreCollect) collect(c *call, h *heads, out, scores cu.DevicePtr, pitch, kind int) error {
 	lse, err := c.room(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.dense(h, out, lse, c.o.dtype()); err != nil {
-		return err
+		return nil, err
 	}
-	return c.scores(h, lse, scores, r.p.Group, pitch, kind)
+	return v, c.scores(h, lse, scores, r.p.Group, h.n, scoresFloat)
 }

@@ -1,0 +1,132 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/tensor"
+)
+
+// scoreBytes bounds the scores that exist at a time, but for those of one head. All
+// scores of a long sequence would take more memory than the model. This many are
+// plenty of work for any GPU.
+var scoreBytes int64 = 1 << 30
+
+// refresh queues full attention and, from its scores, the choice of a column table.
+// out and bits are theirs.
+func (c *call) refresh(h *heads, sel op.Selection, group int, out, bits cu.DevicePtr) error {
+	lse, err := c.room(4 * int64(h.batch*h.heads*h.n))
+	if err != nil {
+		return err
+	}
+	if err := c.dense(h, out, lse, c.o.dtype()); err != nil {
+		return err
+	}
+	ranked := *h
+	if sel.ScoreScale != 0 {
+		ranked.scale = sel.ScoreScale
+		if err := c.logSumExp(&ranked, lse); err != nil {
+			return err
+		}
+	}
+	if sel.Kind != op.SelectColumns {
+		return c.chooseBlocks(&ranked, sel, group, lse, bits)
+	}
+	keep, err := c.keep(sel, h.keys)
+	if err != nil {
+		return err
+	}
+	u, w := groups(h.n, group), words(h.n)
+	return c.scoresInParts(&ranked, lse, group, func(p part, scores cu.DevicePtr, pitch, kind int) error {
+		return c.topk(scores, bits+cu.DevicePtr(4*p.before*u*w), keep+cu.DevicePtr(4*p.row), p.h.start, p.h.batch, p.h.heads, u, h.n, pitch, kind)
+	})
+}
+
+// logSumExp queues the log-sum-exp of attention whose results nobody wants.
+func (c *call) logSumExp(h *heads, lse cu.DevicePtr) error {
+	dt := c.o.dtype()
+	unused, err := c.room(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(dt.Size()))
+	if err != nil {
+		return err
+	}
+	return c.dense(h, unused, lse, dt)
+}
+
+// part is some heads of a layer: all, or some of one batch row.
+type part struct {
+	h      *heads
+	row    int // the first batch row
+	before int // heads before these, over all batch rows
+}
+
+// scoresInParts queues the scores of a layer, part by part, and calls use when those
+// of a part are queued: how its rows of scores lie, scoreForm says.
+func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p part, scores cu.DevicePtr, pitch, kind int) error) error {
+	pitch, kind, size := c.scoreForm(h.n)
+	head := int64(groups(h.n, group)) * int64(pitch) * size
+	parts := h.parts(int(max(1, scoreBytes/head)))
+	scores, err := c.room(head * int64(parts[0].h.batch*parts[0].h.heads))
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if err := c.scores(p.h, lse+cu.DevicePtr(4*p.before*h.n), scores, group, pitch, kind); err != nil {
+			return err
+		}
+		if err := use(p, scores, pitch, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parts divides a layer into parts of at most so many heads, of which the first is
+// the largest. Heads that share a key head either stay together or are alone with it.
+func (h *heads) parts(most int) (parts []part) {
+	if most >= h.batch*h.heads {
+		return []part{{h, 0, 0}}
+	}
+	ratio := h.heads / h.kvHeads
+	if most > ratio {
+		most -= most % ratio
+	}
+	for row := range h.batch {
+		for head := 0; head < h.heads; {
+			count := min(most, h.heads-head)
+			if count < ratio {
+				count = min(count, ratio-head%ratio)
+			}
+			parts = append(parts, part{h.slice(row, head, count), row, row*h.heads + head})
+			head += count
+		}
+	}
+	return parts
+}
+
+// slice is count heads of a batch row, with their key heads.
+func (h *heads) slice(row, head, count int) *heads {
+	ratio := h.heads / h.kvHeads
+	size := h.n * h.dim * int(h.dt.Size())
+	kv := cu.DevicePtr(size * (row*h.kvHeads + head/ratio))
+	s := *h
+	s.batch, s.heads, s.kvHeads, s.keys = 1, count, max(1, count/ratio), h.keys[row:row+1]
+	s.q, s.k, s.v = h.q+cu.DevicePtr(size*(row*h.heads+head)), h.k+kv, h.v+kv
+	if h.start != 0 {
+		s.start = h.start + cu.DevicePtr(4*row)
+	}
+	return &s
+}
+
+// scoreForm is how rows of n scores lie: the distance from one to the next in
+// elements, and the elements' type and size. What rounds inputs to 8 bits is served
+// by scores within 0.07 %.
+func (c *call) scoreForm(n int) (pitch, kind int, size int64) {
+	if c.o.dtype() == tensor.Float32 {
+		return scorePitch(n), scoresFloat, 4
+	}
+	return scorePitch(n), scoresLog16, 2
+}
+
+// scorePitch is the distance between rows of n scores, in elements.
+func scorePitch(n int) int { return (n + 7) &^ 7 }
