@@ -17,6 +17,13 @@
 // their number beforehand, since a schedule of column refreshes is laid out over
 // it.
 //
+// # Where logits are
+//
+// A row of logits is half a megabyte, and a greedy sampler wants two numbers of it:
+// what a [Rule] says, a token and how sure it is. So [Logits] may stay where the
+// model computed them, and if they are a [Chooser], answer there. Drawing tokens
+// and truncating distributions take whole rows, which are then read in parts.
+//
 // # Ties
 //
 // Between equal confidences the lower position is committed first; between equal
@@ -40,6 +47,7 @@
 // any number of threads. Each random decision draws from a ChaCha8 stream of its
 // own, keyed by seed, step, batch row and position, so no order of evaluation can
 // change it; exp and log are computed by this package, since those of package
-// math differ between architectures in their last bit; and no product is left
-// for a compiler to fuse with a sum.
+// math differ between architectures in their last bit; no product is left for a
+// compiler to fuse with a sum; and sums over a row have an order that a thousand
+// threads of a GPU can keep to as well.
 package decode
