@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 samples=200
-long=retrieval@1024,multiquery@1024,lists@600,arithmetic@600
+long=tracking@1024,multiquery@1024,retrieval@1024,lists@600,arithmetic@600
 medium=multiquery@512
 if [ "${1-}" = --short ]; then
   shift
