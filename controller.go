@@ -24,6 +24,8 @@ var (
 	ErrBusy = errors.New("pulsecol: a step is in progress")
 	// ErrStale: there are no columns yet, or an error left them half built.
 	ErrStale = op.ErrStale
+	// ErrMemory: the GPU has less memory than is wanted.
+	ErrMemory = cudaop.ErrMemory
 )
 
 // Controller is the state of one generation: it decides what each step does and

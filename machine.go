@@ -15,6 +15,7 @@ import (
 // controller.
 type Machine struct {
 	vm      gorgonia.VM
+	graph   *gorgonia.ExprGraph // nil from Attach
 	ctl     *Controller
 	ws      *op.Workspace
 	running atomic.Bool
@@ -45,8 +46,9 @@ func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
 }
 
 // NewMachine compiles g into a tape machine under ctl. Unlike
-// gorgonia.NewTapeMachine it returns an error where that panics, and where
-// op.Check finds that g would compute wrong values.
+// gorgonia.NewTapeMachine it returns an error where that panics, where op.Check
+// finds that g would compute wrong values, and, wrapping ErrMemory, where a GPU has
+// less memory free than g takes.
 func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) (m *Machine, err error) {
 	if g == nil {
 		return nil, errors.New("pulsecol: NewMachine: the graph is nil")
@@ -61,8 +63,33 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 	if m, err = Attach(vm, ctl); err != nil {
 		return nil, err
 	}
+	refreshes, _ := ctl.PlanBytes(g)
+	if err := cudaop.CheckRoom(vm, g, refreshes); err != nil {
+		return nil, errors.Join(fmt.Errorf("pulsecol: NewMachine: %w", err), m.Close())
+	}
+	m.graph = g
 	ctl.step.Bind(g)
 	return m, nil
+}
+
+// Load copies the graph's weights to the GPU, if it runs there; otherwise the first
+// step does. report, if not nil, is told how many bytes are there, of how many. Once
+// ctx is done Load returns its error.
+func (m *Machine) Load(ctx context.Context, report func(done, total int64)) error {
+	if !m.running.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	defer m.running.Store(false)
+	if m.closed {
+		return ErrClosed
+	}
+	if m.graph == nil {
+		return nil
+	}
+	if err := cudaop.Load(ctx, m.vm, m.graph, report); err != nil {
+		return fmt.Errorf("pulsecol: load weights: %w", err)
+	}
+	return nil
 }
 
 // UseWorkspace tells the machine which workspace its graph was planned with, so

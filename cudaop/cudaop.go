@@ -8,5 +8,11 @@ package cudaop
 
 import "errors"
 
-// ErrUnavailable is wrapped by the errors of Available.
-var ErrUnavailable = errors.New("CUDA is not available")
+// Errors that callers may test for with errors.Is.
+var (
+	// ErrUnavailable is wrapped by the errors of Available.
+	ErrUnavailable = errors.New("CUDA is not available")
+	// ErrMemory: the GPU has less memory than is wanted. The machine may go on with
+	// less, or be closed and another one made.
+	ErrMemory = errors.New("out of GPU memory")
+)

@@ -36,6 +36,7 @@ type device struct {
 	matrices     uploads                         // weights of projections
 	biases       uploads                         // and what is added to them
 	vectors      map[unsafe.Pointer]cu.DevicePtr // other numbers, by where they lie on the host
+	staging      *staging                        // of weights that are being loaded; nil at other times
 	settled      bool                            // by settle
 }
 
@@ -76,8 +77,7 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{},
 		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{}}
-	d.memory.free = map[int64][]cu.DevicePtr{}
-	d.memory.sizes = map[cu.DevicePtr]int64{}
+	d.memory = newMemory(allocate)
 	on := engine.Context().Device
 	major, minor, err := on.ComputeCapability()
 	if err != nil {
@@ -328,19 +328,36 @@ func (d *device) release() error {
 // same size: the same sizes recur in every layer and step. Everything runs on one
 // stream, so memory may be handed on while kernels that use it are still queued.
 type memory struct {
-	free  map[int64][]cu.DevicePtr
-	sizes map[cu.DevicePtr]int64 // of everything allocated
-	bytes int64
+	allocate func(bytes int64) (cu.DevicePtr, error)
+	free     map[int64][]cu.DevicePtr
+	sizes    map[cu.DevicePtr]int64 // of everything allocated
+	bytes    int64
 }
+
+// The driver's memory. Tests put less in its place.
+var (
+	allocate = cu.MemAlloc
+	memInfo  = cu.MemInfo
+)
+
+func newMemory(allocate func(int64) (cu.DevicePtr, error)) memory {
+	return memory{allocate: allocate, free: map[int64][]cu.DevicePtr{}, sizes: map[cu.DevicePtr]int64{}}
+}
+
+// rounded is the memory that a size takes.
+func rounded(bytes int64) int64 { return max(256, (bytes+255)&^255) }
 
 // get returns memory of at least the given size, with any contents.
 func (m *memory) get(bytes int64) (cu.DevicePtr, error) {
-	bytes = max(256, (bytes+255)&^255)
+	bytes = rounded(bytes)
 	if have := m.free[bytes]; len(have) > 0 {
 		m.free[bytes] = have[:len(have)-1]
 		return have[len(have)-1], nil
 	}
-	p, err := cu.MemAlloc(bytes)
+	p, err := m.allocate(bytes)
+	if err == cu.OutOfMemory {
+		return 0, fmt.Errorf("cudaop: %w: %s more are wanted, %s are held", ErrMemory, gib(bytes), gib(m.bytes))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("cudaop: %d bytes of GPU memory, %d held: %w", bytes, m.bytes, err)
 	}

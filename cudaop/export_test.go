@@ -68,3 +68,18 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 	})
 	return out, err
 }
+
+// LimitMemory makes the GPU have only so many bytes, of which it says that claimed
+// are free. It returns what takes that back.
+func LimitMemory(limit, claimed int64) (restore func()) {
+	all, info := allocate, memInfo
+	given := int64(0)
+	allocate = func(bytes int64) (cu.DevicePtr, error) {
+		if given += bytes; given > limit {
+			return 0, cu.OutOfMemory
+		}
+		return all(bytes)
+	}
+	memInfo = func() (free, total int64, err error) { return claimed, claimed, nil }
+	return func() { allocate, memInfo = all, info }
+}

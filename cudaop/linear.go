@@ -18,6 +18,8 @@ type linear struct {
 func (r *linear) shape([]tensor.Shape) error { return nil }
 func (r *linear) ownsResult() bool           { return false }
 
+func (r *linear) weights() ([]op.Projection, []float32) { return r.parts, nil }
+
 func (r *linear) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
@@ -65,6 +67,16 @@ const swiGLURoom = 512 << 20
 func (r *swiGLU) shape([]tensor.Shape) error { return nil }
 func (r *swiGLU) ownsResult() bool           { return false }
 
+func (r *swiGLU) weights() ([]op.Projection, []float32) { return r.parts, nil }
+
+// together is how many of n tokens have gate and up at a time, of row bytes each;
+// size is that of an element.
+func (r *swiGLU) together(n int, size int64) (rows int, row int64) {
+	row = int64(outputs(r.parts)) * size
+	chunks := max(1, int((int64(n)*row+swiGLURoom-1)/swiGLURoom))
+	return min(n, ((n+chunks-1)/chunks+255)&^255), row
+}
+
 func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
@@ -80,9 +92,8 @@ func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, row := s[0]*s[1], 2*int64(features)*int64(dt.Size())
-	chunks := max(1, int((int64(n)*row+swiGLURoom-1)/swiGLURoom))
-	rows := min(n, ((n+chunks-1)/chunks+255)&^255)
+	n := s[0] * s[1]
+	rows, row := r.together(n, int64(dt.Size()))
 	both, err := c.room(int64(rows) * row)
 	if err != nil {
 		return nil, err

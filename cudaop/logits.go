@@ -24,6 +24,8 @@ type logits struct {
 func (r *logits) shape([]tensor.Shape) error { return nil }
 func (r *logits) ownsResult() bool           { return r.later != nil }
 
+func (r *logits) weights() ([]op.Projection, []float32) { return only(r.weight), nil }
+
 func (r *logits) run(c *call) (gorgonia.Value, error) {
 	rows := c.in[1].Shape()[0]
 	if r.later != nil {

@@ -3,6 +3,7 @@
 package cudaop
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/internal/decode"
@@ -45,5 +46,16 @@ func Close(vm gorgonia.VM) error { return vm.Close() }
 
 // Held returns the bytes of GPU memory that operators hold.
 func Held() int64 { return 0 }
+
+// PlanMemory returns the GPU memory that a graph takes: without -tags cuda none.
+func PlanMemory(*gorgonia.ExprGraph, bool) (Need, error) { return Need{}, nil }
+
+// CheckRoom returns nil: without -tags cuda no graph takes GPU memory.
+func CheckRoom(gorgonia.VM, *gorgonia.ExprGraph, bool) error { return nil }
+
+// Load does nothing: without -tags cuda weights stay where they are.
+func Load(context.Context, gorgonia.VM, *gorgonia.ExprGraph, func(done, total int64)) error {
+	return nil
+}
 
 func measure(MeasureOptions, func(Measurement) error) error { return Available() }

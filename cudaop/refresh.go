@@ -63,7 +63,7 @@ type part struct {
 // scoresInParts queues the scores of a layer, part by part, and calls use when those
 // of a part are queued: how its rows of scores lie, scoreForm says.
 func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p part, scores cu.DevicePtr, pitch, kind int) error) error {
-	pitch, kind, size := c.scoreForm(h.n)
+	pitch, kind, size := c.o.scoreForm(h.n)
 	head := int64(groups(h.n, group)) * int64(pitch) * size
 	parts := h.parts(int(max(1, scoreBytes/head)))
 	scores, err := c.room(head * int64(parts[0].h.batch*parts[0].h.heads))
@@ -121,8 +121,8 @@ func (h *heads) slice(row, head, count int) *heads {
 // scoreForm is how rows of n scores lie: the distance from one to the next in
 // elements, and the elements' type and size. What rounds inputs to 8 bits is served
 // by scores within 0.07 %.
-func (c *call) scoreForm(n int) (pitch, kind int, size int64) {
-	if c.o.dtype() == tensor.Float32 {
+func (o *Op) scoreForm(n int) (pitch, kind int, size int64) {
+	if o.dtype() == tensor.Float32 {
 		return scorePitch(n), scoresFloat, 4
 	}
 	return scorePitch(n), scoresLog16, 2

@@ -3,6 +3,7 @@
 package cudaop
 
 import (
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,6 +16,8 @@ type rmsNorm struct {
 
 func (r *rmsNorm) shape([]tensor.Shape) error { return nil }
 func (r *rmsNorm) ownsResult() bool           { return false }
+
+func (r *rmsNorm) weights() ([]op.Projection, []float32) { return nil, r.weight }
 
 func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)

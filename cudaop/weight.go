@@ -52,6 +52,11 @@ func outputs(p []op.Projection) (n int) {
 	return n
 }
 
+// biased reports whether one of the projections has a bias.
+func biased(p []op.Projection) bool {
+	return slices.ContainsFunc(p, func(p op.Projection) bool { return p.Bias != nil })
+}
+
 // matrix returns the weights of projections of the same inputs on the GPU, one below
 // the other, as float32 or bfloat16. They are copied there once for all operators
 // and steps of the machine.
@@ -102,7 +107,7 @@ func encoded(w *op.Weight, dt tensor.Dtype) []byte {
 // bias returns the biases of projections on the GPU, one behind the other with zeros
 // where there is none; 0 if there is none at all.
 func (d *device) bias(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
-	if !slices.ContainsFunc(p, func(p op.Projection) bool { return p.Bias != nil }) {
+	if !biased(p) {
 		return 0, nil
 	}
 	if at, ok := d.biases.find(p, dt); ok {
@@ -150,7 +155,13 @@ func vector[E any](d *device, x []E) (cu.DevicePtr, error) {
 }
 
 func (d *device) upload(to cu.DevicePtr, from unsafe.Pointer, bytes int) error {
-	if err := cu.MemcpyHtoD(to, from, int64(bytes)); err != nil {
+	var err error
+	if d.staging != nil {
+		err = d.staging.copy(to, unsafe.Slice((*byte)(from), bytes))
+	} else {
+		err = cu.MemcpyHtoD(to, from, int64(bytes))
+	}
+	if err != nil {
 		return fmt.Errorf("cudaop: copy of %d bytes of weights: %w", bytes, err)
 	}
 	return nil

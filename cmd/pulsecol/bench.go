@@ -122,7 +122,7 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	alg := "maskgit_plus"
 	s := m.sampler(&samplerFlags{Steps: &steps, Seed: c.Seed, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
 	prompt := randomTokens(b.Length-tokens, m.config(), c.Seed)
-	mem, err := s.memory(len(prompt), att.Config)
+	mem, err := s.memory(1, len(prompt), att.Config)
 	if err != nil {
 		return err
 	}
@@ -131,6 +131,7 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	b.Density = 1
 	d := newDisplay(progress, m, false)
 	defer d.close()
+	s.onLoad(d.load)
 	for _, cfg := range configs {
 		taken := map[pulsecol.Mode][]float64{}
 		res, err := s.generate(ctx, prompt, cfg, func(p llada.Progress) {

@@ -24,7 +24,7 @@ type benchE2ECmd struct {
 	Refreshes    *int      `placeholder:"N" help:"Refreshes of a generation. Default: 16; Dream 8."`
 	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
 	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
-	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. Default: 1."`
+	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these; 0 will do where they take many seconds. Default: 1."`
 	Full         *int      `placeholder:"T" help:"Also run one generation of T steps at each length and group size from start to end."`
 	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
 	deviceFlag
@@ -33,8 +33,7 @@ type benchE2ECmd struct {
 
 func (benchE2ECmd) Help() string {
 	return `Runs one generation on random tokens at each length and group size, whose steps take turns in their modes (full attention, refresh, reuse), and prints the median time of a step in each, sampling included. The time of a generation of T steps is the sum of these over the refresh schedule.
-
-The first step of a generation, in which operators load, is never counted. Full attention is measured with the first group size alone.
+ Full attention is measured with the first group size alone.
 
 Examples:
   pulsecol bench e2e --random-weights --shape llada-8b --length 4096,16384,65536 --json
@@ -56,10 +55,17 @@ type e2eRow struct {
 	Refreshes int     `json:"refreshes,omitempty"` // of them
 	MS        float64 `json:"ms"`                  // median of a step; of a generation the sum over its steps
 	WholeMS   float64 `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
-	HeldBytes int64   `json:"held_bytes"`          // by the operators on the GPU, at most
-	Version   string  `json:"commit"`
-	Date      string  `json:"date"`
-	Command   string  `json:"command"`
+	runCost
+	Version string `json:"commit"`
+	Date    string `json:"date"`
+	Command string `json:"command"`
+}
+
+// runCost is what a run took on a GPU.
+type runCost struct {
+	LoadMS    float64 `json:"load_ms,omitempty"`    // weights, before the first step
+	NeedBytes int64   `json:"need_bytes,omitempty"` // memory that was predicted
+	HeldBytes int64   `json:"held_bytes,omitempty"` // by the operators, at most
 }
 
 func (c *benchE2ECmd) Run(std stdio) error {
@@ -130,7 +136,7 @@ func (c *benchE2ECmd) validate() error {
 
 // tokens is the number of tokens generated: at least one for each step to fill.
 func (c *benchE2ECmd) tokens() int {
-	return max(c.NewTokens, 1+3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
+	return max(c.NewTokens, 3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
 }
 
 // e2eBench is a run of the command.
@@ -143,11 +149,6 @@ type e2eBench struct {
 	progress io.Writer
 	row      e2eRow // what all rows have in common
 }
-
-// afterFirst is turns after a first step in the first of the modes.
-type afterFirst struct{ turns }
-
-func (t afterFirst) Mode(step, total int) pulsecol.Mode { return t.turns.Mode(max(1, step-1), total) }
 
 // length measures everything at one length.
 func (b *e2eBench) length(n int) error {
@@ -190,8 +191,8 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 // milliseconds, into ms.
 func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64) error {
 	taken := map[pulsecol.Mode][]float64{}
-	held, err := b.run(n, group, 1+len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), afterFirst{modes}, func(p llada.Progress) {
-		if p.Step > 1+len(modes)*b.cmd.Warmup {
+	cost, err := b.run(n, group, len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), modes, func(p llada.Progress) {
+		if p.Step > len(modes)*b.cmd.Warmup {
 			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
 		}
 	})
@@ -201,7 +202,8 @@ func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64
 	for _, mode := range modes {
 		ms[mode] = median(taken[mode])
 		r := b.row
-		r.Mode, r.MS, r.Samples, r.HeldBytes = mode.String(), ms[mode], len(taken[mode]), held
+		r.Mode, r.MS, r.Samples = mode.String(), ms[mode], len(taken[mode])
+		r.runCost = cost
 		if mode != pulsecol.Dense {
 			r.Group, r.Sparsity = group, b.cmd.Sparsity
 		}
@@ -212,21 +214,35 @@ func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64
 	return nil
 }
 
-// run runs a generation and returns the most GPU memory that its operators held.
-func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, onStep func(llada.Progress)) (held int64, err error) {
+// run runs a generation.
+func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, onStep func(llada.Progress)) (cost runCost, err error) {
 	tokens, alg := b.cmd.tokens(), "maskgit_plus"
 	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
 	cfg := pulsecol.Config{
 		Sparsity: b.cmd.Sparsity, GroupSize: group, Schedule: schedule, Device: b.device, Precision: precisions[b.cmd.Precision],
 	}
+	mem, err := s.memory(1, n-tokens, cfg)
+	if err != nil {
+		return cost, err
+	}
+	limitGarbage(mem.Workspace + mem.Columns)
 	d := newDisplay(b.progress, b.m, false)
 	defer d.close()
+	cost.NeedBytes = mem.GPU.Total()
+	var began time.Time
+	s.onLoad(func(done, total int64) {
+		if done == 0 {
+			began = time.Now()
+		}
+		cost.LoadMS = 1e3 * time.Since(began).Seconds()
+		d.load(done, total)
+	})
 	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p llada.Progress) {
-		held = max(held, cudaop.Held())
+		cost.HeldBytes = max(cost.HeldBytes, cudaop.Held())
 		onStep(p)
 		d.step(p)
 	})
-	return held, err
+	return cost, err
 }
 
 // generation reports the time of a generation, summed over the steps of a schedule.
@@ -258,7 +274,7 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 	r.Mode, r.Group, r.Sparsity, r.Steps = "pulsecol", group, b.cmd.Sparsity, steps
 	r.MS, r.Refreshes = summed(steps, b.schedule(), ms)
 	var err error
-	if r.HeldBytes, err = b.run(n, group, steps, b.schedule(), func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
+	if r.runCost, err = b.run(n, group, steps, b.schedule(), func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
 		return err
 	}
 	return b.report(r)

@@ -28,6 +28,11 @@ func newDisplay(w io.Writer, m *openModel, watch bool) *display {
 	return d
 }
 
+// load shows how much of the weights is on the GPU.
+func (d *display) load(done, total int64) {
+	d.redraw(fmt.Sprintf("%s weights on the GPU: %s of %s", bar(float64(done)/float64(total)), byteSize(done), byteSize(total)))
+}
+
 // step shows the state after a denoising step.
 func (d *display) step(p llada.Progress) {
 	ids := p.IDs[0]
@@ -67,9 +72,7 @@ func (b *progressBar) show(p eval.Progress) {
 		return
 	}
 	b.drawn = time.Now()
-	full := progressBarWidth * p.Done / max(1, p.Samples)
-	text := fmt.Sprintf("%s%s %d/%d samples, %d/%d cells",
-		strings.Repeat("█", full), strings.Repeat(string(maskBlock), progressBarWidth-full), p.Done, p.Samples, p.CellsDone, p.Cells)
+	text := fmt.Sprintf("%s %d/%d samples, %d/%d cells", bar(float64(p.Done)/float64(max(1, p.Samples))), p.Done, p.Samples, p.CellsDone, p.Cells)
 	if !math.IsNaN(p.Score) {
 		text += fmt.Sprintf(", %.1f %% right", 100*p.Score)
 	}
@@ -77,6 +80,12 @@ func (b *progressBar) show(p eval.Progress) {
 		text += fmt.Sprintf(", %s left", seconds(p.Left.Seconds()))
 	}
 	b.redraw(text)
+}
+
+// bar is a share of 1 as a bar.
+func bar(share float64) string {
+	full := int(progressBarWidth * share)
+	return strings.Repeat("█", full) + strings.Repeat(string(maskBlock), progressBarWidth-full)
 }
 
 // screen is a place of a terminal where text replaces earlier text. It does

@@ -339,7 +339,7 @@ func (e *evaluation) shapes() (map[eval.Cell]shape, error) {
 		}
 		for _, m := range e.methods {
 			cfg := attentionConfig(m, e.device, 0)
-			mem, err := sampler.memory(len(prompt), cfg)
+			mem, err := sampler.memory(1, len(prompt), cfg)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

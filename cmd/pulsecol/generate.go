@@ -56,7 +56,7 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if err := checkLength(m, len(p.ids), s.newTokens()); err != nil {
 		return err
 	}
-	mem, err := s.memory(len(p.ids), att.Config)
+	mem, err := s.memory(1, len(p.ids), att.Config)
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,7 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	ctx, stop := untilInterrupted()
 	defer stop()
 	d := newDisplay(std.err, m, c.Watch)
+	s.onLoad(d.load)
 	res, err := s.generate(ctx, p.ids, att.Config, d.step)
 	d.close()
 	out := outcome{Result: res, interrupted: res != nil && errors.Is(err, context.Canceled)}

@@ -15,13 +15,14 @@ import (
 type infoCmd struct {
 	Open    modelFlag    `embed:""`
 	Length  *int         `placeholder:"N" help:"Tokens of the run to predict, prompt and generated ones together. Default: 1024, or what the model can take."`
+	Batch   int          `placeholder:"N" default:"1" help:"Sequences that the run has at once. Default: 1."`
 	Method  methodFlags  `embed:""`
 	Sampler samplerFlags `embed:""`
 	JSON    bool         `name:"json" help:"Print one JSON object."`
 }
 
 func (infoCmd) Help() string {
-	return `The flags of "pulsecol generate" say which run the memory is predicted for. The prediction is the peak of all memory of the process, mapped weights included.
+	return `The flags of "pulsecol generate" say which run the memory is predicted for. The prediction is the peak of all memory of the process, mapped weights included; and for a run on a GPU what it takes there.
 
 Examples:
   pulsecol info
@@ -51,6 +52,9 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer m.Close()
+	if c.Batch < 1 {
+		return usagef("--batch %d: want at least 1", c.Batch)
+	}
 	s, err := c.Sampler.choose(m, line)
 	if err != nil {
 		return err
@@ -64,7 +68,7 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	i := information{Model: m.name, ModelType: m.kind(), Config: m.config(), Parameters: m.parameters(), Host: thisHost()}
-	if i.Memory, err = predictMemory(s, att, n); err != nil {
+	if i.Memory, err = predictMemory(s, att, c.Batch, n); err != nil {
 		return err
 	}
 	if c.Open.RandomWeights {
@@ -143,7 +147,16 @@ func (i *information) print(w io.Writer) error {
 	row("CPU", "%s, %d threads, %s", i.Host.CPU, i.Host.Threads, i.Host.Features)
 	row("CUDA", "%s", i.Host.CUDA)
 	p := i.Memory
-	row("memory", "about %s for %d tokens, %d of them generated, with %s:", byteSize(p.Peak), p.Length, p.NewTokens, p.Method)
+	tokens := fmt.Sprintf("%d tokens", p.Length)
+	if p.Batch > 1 {
+		tokens = fmt.Sprintf("%d times %s", p.Batch, tokens)
+	}
+	row("memory", "about %s for %s, %d of them generated, with %s:", byteSize(p.Peak), tokens, p.NewTokens, p.Method)
 	row("", "%s weights, %s activations, %s column tables, %s program", byteSize(p.Weights), byteSize(p.Workspace), byteSize(p.Columns), byteSize(p.Program))
+	if g := p.GPU; g != nil {
+		row("GPU memory", "%s:", byteSize(g.Total))
+		row("", "%s weights, %s activations, %s scores, %s column tables, %s inputs and results",
+			byteSize(g.Weights), byteSize(g.Activations), byteSize(g.Scores), byteSize(g.Columns), byteSize(g.Machine))
+	}
 	return t.Flush()
 }

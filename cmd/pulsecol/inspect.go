@@ -76,7 +76,7 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	ctx, in.stop = context.WithCancel(ctx)
 	defer in.stop()
 	cfg := pulsecol.Config{Device: in.methods[0].Device, Observer: in}
-	mem, err := s.memory(len(p.ids), cfg)
+	mem, err := s.memory(1, len(p.ids), cfg)
 	if err != nil {
 		return err
 	}

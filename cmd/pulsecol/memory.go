@@ -26,6 +26,7 @@ func limitGarbage(data int64) int64 {
 
 // memoryPrediction is what a run takes, in bytes.
 type memoryPrediction struct {
+	Batch     int    `json:"batch"`
 	Length    int    `json:"length"`
 	NewTokens int    `json:"new_tokens"`
 	Method    string `json:"method"`
@@ -34,12 +35,24 @@ type memoryPrediction struct {
 	Columns   int64  `json:"columns_bytes"`
 	Program   int64  `json:"program_bytes"` // all the rest
 	Peak      int64  `json:"peak_bytes"`
+
+	GPU *gpuMemory `json:"gpu,omitempty"` // of a run on a GPU; the rest is then the host's memory
 }
 
-// predictMemory returns the memory that a run with length tokens in all takes in
-// this process, in which the model has been opened.
-func predictMemory(s sampler, att attention, length int) (memoryPrediction, error) {
-	mem, err := s.memory(length-s.newTokens(), att.Config)
+// gpuMemory is what a run takes on a GPU, in bytes.
+type gpuMemory struct {
+	Weights     int64 `json:"weights_bytes"`
+	Columns     int64 `json:"columns_bytes"`
+	Scores      int64 `json:"scores_bytes"`
+	Activations int64 `json:"activations_bytes"`
+	Machine     int64 `json:"machine_bytes"` // Gorgonia's inputs and results
+	Total       int64 `json:"total_bytes"`
+}
+
+// predictMemory returns the memory that a run of a batch of sequences, each with
+// length tokens in all, takes in this process, in which the model has been opened.
+func predictMemory(s sampler, att attention, batch, length int) (memoryPrediction, error) {
+	mem, err := s.memory(batch, length-s.newTokens(), att.Config)
 	if err != nil {
 		return memoryPrediction{}, err
 	}
@@ -49,10 +62,14 @@ func predictMemory(s sampler, att attention, length int) (memoryPrediction, erro
 		program = max(0, program-mem.Weights) // it holds them already
 	}
 	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))
-	return memoryPrediction{
-		Length: length, NewTokens: s.newTokens(), Method: att.method,
+	p := memoryPrediction{
+		Batch: batch, Length: length, NewTokens: s.newTokens(), Method: att.method,
 		Weights: mem.Weights, Workspace: mem.Workspace, Columns: mem.Columns, Program: program, Peak: mem.Total() + program,
-	}, nil
+	}
+	if need := mem.GPU; need.Total() > 0 {
+		p.GPU = &gpuMemory{need.Weights, need.Columns, need.Scores, need.Activations, need.Machine, need.Total()}
+	}
+	return p, nil
 }
 
 // The kernels' working memory for each thread: packed weights and tiles, and the

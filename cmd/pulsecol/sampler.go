@@ -38,9 +38,10 @@ type samplerFlags struct {
 // sampler is a model with the options of its generations.
 type sampler interface {
 	newTokens() int
-	steps(prompt []int32) (int, error) // of a generation, or why there cannot be one
+	steps(prompt []int32) (int, error)     // of a generation, or why there cannot be one
+	onLoad(report func(done, total int64)) // while a GPU gets the weights, in bytes
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error)
-	memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error)
+	memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error)
 }
 
 // choose returns m with the options that the flags ask for.
@@ -90,6 +91,8 @@ func (m lladaModel) sampler(f *samplerFlags) sampler {
 
 func (s *lladaSampler) newTokens() int { return s.o.GenLength }
 
+func (s *lladaSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
+
 func (s *lladaSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
 
 func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
@@ -98,8 +101,8 @@ func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *lladaSampler) memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
-	return s.PredictMemory(1, promptLength, cfg, s.o)
+func (s *lladaSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+	return s.PredictMemory(batch, promptLength, cfg, s.o)
 }
 
 type dreamSampler struct {
@@ -121,6 +124,8 @@ func (m dreamModel) sampler(f *samplerFlags) sampler {
 
 func (s *dreamSampler) newTokens() int { return s.o.MaxNewTokens }
 
+func (s *dreamSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
+
 func (s *dreamSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
 
 func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
@@ -129,6 +134,6 @@ func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *dreamSampler) memory(promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
-	return s.PredictMemory(1, promptLength, cfg, s.o)
+func (s *dreamSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+	return s.PredictMemory(batch, promptLength, cfg, s.o)
 }

@@ -43,7 +43,8 @@ type GenerateOptions struct {
 	ConfidenceDType string
 
 	Seed   uint64
-	OnStep func(Progress) // called after every step; may be nil
+	OnLoad func(done, total int64) // called while a GPU gets the weights, with bytes; may be nil
+	OnStep func(Progress)          // called after every step; may be nil
 
 	complete bool // made by Options
 }
@@ -166,7 +167,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		cfg.Pattern = p
 	}
 	results, err := diffusion.Generate(ctx, diffusion.Request{
-		Build: m.build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Build: m.build, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
 		New:     o.MaxNewTokens, Restart: true,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
@@ -210,6 +211,9 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if err != nil {
 		return mem, fmt.Errorf("dream: %w", err)
 	}
-	mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
+	mem.Weights = m.weights.bytes
+	if mem.GPU.Weights == 0 { // a GPU gets all of them
+		mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
+	}
 	return mem, nil
 }

@@ -41,8 +41,9 @@ type GenerateOptions struct {
 	NoEOS   bool // never predict end-of-text (logits_eos_inf)
 	LateEOS bool // commit end-of-text and end-of-turn last (confidence_eos_eot_inf)
 
-	Seed   uint64         // of temperature and random remasking
-	OnStep func(Progress) // called after every step; may be nil
+	Seed   uint64                  // of temperature and random remasking
+	OnLoad func(done, total int64) // called while a GPU gets the weights, with bytes; may be nil
+	OnStep func(Progress)          // called after every step; may be nil
 
 	complete bool // made by Options
 }
@@ -139,7 +140,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		cfg.Pattern = p
 	}
 	results, err := diffusion.Generate(ctx, diffusion.Request{
-		Build: m.build, Config: cfg, Prompts: prompts, OnStep: o.OnStep,
+		Build: m.build, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
 		New:     o.GenLength, Guided: o.CFGScale > 0,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
@@ -185,7 +186,7 @@ type Memory = diffusion.Memory
 // takes: the peak of a run, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
 	o = m.Options(o)
-	s := Shape{Batch: batch, Len: promptLength + o.GenLength, Rows: batch * o.BlockLength}
+	s := Shape{Batch: batch, Len: promptLength + o.GenLength, Rows: batch * o.GenLength}
 	if o.CFGScale > 0 {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
@@ -193,6 +194,9 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if err != nil {
 		return mem, fmt.Errorf("llada: %w", err)
 	}
-	mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
+	mem.Weights = m.weights.bytes
+	if mem.GPU.Weights == 0 { // a GPU gets all of them
+		mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
+	}
 	return mem, nil
 }

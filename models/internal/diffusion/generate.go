@@ -22,7 +22,8 @@ type Request struct {
 	Config  pulsecol.Config
 	Prompts [][]int32 // of any lengths; shorter ones are padded on the left
 	Sampler func(onStep func(decode.StepInfo)) Sampler
-	OnStep  func(Progress) // may be nil
+	OnLoad  func(done, total int64) // may be nil
+	OnStep  func(Progress)          // may be nil
 
 	New     int // tokens generated after each prompt
 	Guided  bool
@@ -108,6 +109,9 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	}()
 	if shape.Padded {
 		sess.SetPadding(padding, req.Restart)
+	}
+	if err := sess.machine.Load(ctx, req.OnLoad); err != nil {
+		return nil, err
 	}
 	if err := sess.ctl.Start(total); err != nil {
 		return nil, err

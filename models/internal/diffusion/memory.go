@@ -2,6 +2,7 @@ package diffusion
 
 import (
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -9,11 +10,13 @@ import (
 // Memory is what a run takes, in bytes.
 type Memory struct {
 	Weights   int64 // of the checkpoint, as far as it is read; mapped: shared between processes
-	Workspace int64 // activations of a block, scores of a refresh, and logits
+	Workspace int64 // activations of a block, scores of a refresh, and logits; of a run on a GPU a copy of these alone
 	Columns   int64 // column tables of all layers
+
+	GPU cudaop.Need // of a run on a GPU, zero on the CPU
 }
 
-// Total is the sum of the parts.
+// Total is the sum of the parts in the host's memory.
 func (m Memory) Total() int64 { return m.Weights + m.Workspace + m.Columns }
 
 // PredictMemory returns what running a shape takes beside its weights, by
@@ -30,6 +33,10 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 	}
 	op.NewWorkspace().Plan(g, m.Logits)
 	refreshes, columns := ctl.PlanBytes(g)
+	if op.IsTwin(m.Logits.Op()) {
+		need, err := cudaop.PlanMemory(g, refreshes)
+		return Memory{Workspace: 4 * int64(m.Logits.Shape().TotalSize()), GPU: need}, err
+	}
 	ws, err := op.Rehearse(g, refreshes)
 	return Memory{Workspace: ws, Columns: columns}, err
 }

@@ -1,0 +1,131 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// weighted is a runner with weights.
+type weighted interface {
+	// weights returns projections whose weights lie together, or a vector.
+	weights() ([]op.Projection, []float32)
+}
+
+// weights are what one operator reads that does not change.
+type weights struct {
+	parts  []op.Projection
+	vector []float32 // nil if there are parts
+	dt     tensor.Dtype
+}
+
+// bytes is the memory that they take on the GPU.
+func (w *weights) bytes() int64 {
+	if w.parts == nil {
+		return rounded(4 * int64(len(w.vector)))
+	}
+	size, out := int64(w.dt.Size()), int64(outputs(w.parts))
+	n := rounded(out * int64(w.parts[0].Weight.Cols) * size)
+	if biased(w.parts) {
+		n += rounded(out * size)
+	}
+	return n
+}
+
+// load copies them to the GPU, if they are not there.
+func (w *weights) load(d *device) error {
+	if w.parts == nil {
+		_, err := vector(d, w.vector)
+		return err
+	}
+	_, err := d.matrix(w.parts, w.dt)
+	if err == nil {
+		_, err = d.bias(w.parts, w.dt)
+	}
+	return err
+}
+
+// weightsOf lists the weights of operators in their order, each once.
+func weightsOf(order gorgonia.Nodes) (all []weights) {
+	matrices, vectors := uploads{}, map[*float32]bool{}
+	for _, n := range order {
+		o, ok := n.Op().(*Op)
+		if !ok {
+			continue
+		}
+		t, ok := o.runner.(weighted)
+		if !ok {
+			continue
+		}
+		w := weights{dt: o.dtype()}
+		w.parts, w.vector = t.weights()
+		if w.parts == nil {
+			if vectors[&w.vector[0]] {
+				continue
+			}
+			vectors[&w.vector[0]] = true
+		} else {
+			if _, ok := matrices.find(w.parts, w.dt); ok {
+				continue
+			}
+			matrices.add(w.parts, w.dt, cu.DevicePtr(1))
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// Load copies the weights of a graph's operators to the GPU of its machine, which
+// otherwise the first step does. report, if not nil, is told before and after each
+// tensor how many bytes are there, of how many. Once ctx is done Load returns its
+// error; what is there stays.
+func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report func(done, total int64)) (err error) {
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok {
+		return nil
+	}
+	order, err := inOrder(g)
+	if err != nil {
+		return err
+	}
+	all := weightsOf(order)
+	if len(all) == 0 {
+		return nil
+	}
+	d, err := deviceOf(m, 0)
+	if err != nil {
+		return err
+	}
+	if err := d.do(func() (err error) { d.staging, err = newStaging(ctx); return err }); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, d.do(func() error {
+			s := d.staging
+			d.staging = nil
+			return s.close()
+		}))
+	}()
+	if report == nil {
+		report = func(int64, int64) {}
+	}
+	var done, total int64
+	for i := range all {
+		total += all[i].bytes()
+	}
+	report(0, total)
+	for i := range all {
+		if err := d.do(func() error { return all[i].load(d) }); err != nil {
+			return err
+		}
+		done += all[i].bytes()
+		report(done, total)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package cudaop
+
+import "fmt"
+
+// Need is the GPU memory that a graph takes, in bytes.
+type Need struct {
+	Weights     int64 // as they lie on the GPU
+	Columns     int64 // the column tables of all layers, and one that is being made
+	Scores      int64 // of a refresh, in one layer
+	Activations int64 // all else of the operators: values between them, and what they take while they run
+	Machine     int64 // Gorgonia's own: the graph's inputs and results
+}
+
+// Held is what the operators hold in the end: all but Gorgonia's part.
+func (n Need) Held() int64 { return n.Weights + n.Columns + n.Scores + n.Activations }
+
+// Total is the sum of the parts.
+func (n Need) Total() int64 { return n.Held() + n.Machine }
+
+// gib writes a number of bytes.
+func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
