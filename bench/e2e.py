@@ -164,9 +164,9 @@ def check(directory):
 
 
 def milliseconds(f, samples, seconds):
-    """The times of f: as many as samples, fewer if that takes longer than seconds, but two."""
+    """The times of f: as many as samples, fewer if that takes longer than seconds, but one."""
     times, end = [], time.monotonic() + seconds
-    while len(times) < 2 or (len(times) < samples and time.monotonic() < end):
+    while not times or (len(times) < samples and time.monotonic() < end):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         f()
@@ -206,7 +206,7 @@ def main():
     p.add_argument("--backend", default="fa2,cudnn")
     p.add_argument("--rows", default="128,all", help="rows of logits: numbers, or all")
     p.add_argument("--samples", type=int, default=5)
-    p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there are at least two")
+    p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there is at least one")
     p.add_argument("--check", type=pathlib.Path, metavar="DIR", help="compare logits with those of a directory of testdata/")
     args = p.parse_args()
     if args.check:
