@@ -68,7 +68,7 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	i := information{Model: m.name, ModelType: m.kind(), Config: m.config(), Parameters: m.parameters(), Host: thisHost()}
-	if i.Memory, err = predictMemory(s, att, c.Batch, n); err != nil {
+	if i.Memory, err = predictMemory(s, att, c.Batch, n, !mapped || c.Open.RandomWeights); err != nil {
 		return err
 	}
 	if c.Open.RandomWeights {

@@ -51,15 +51,16 @@ type gpuMemory struct {
 
 // predictMemory returns the memory that a run of a batch of sequences, each with
 // length tokens in all, takes in this process, in which the model has been opened.
-func predictMemory(s sampler, att attention, batch, length int) (memoryPrediction, error) {
+// resident says that the weights are in memory already.
+func predictMemory(s sampler, att attention, batch, length int, resident bool) (memoryPrediction, error) {
 	mem, err := s.memory(batch, length-s.newTokens(), att.Config)
 	if err != nil {
 		return memoryPrediction{}, err
 	}
 	garbage := limitGarbage(mem.Workspace + mem.Columns)
 	program := garbage + residentMemory()
-	if !mapped {
-		program = max(0, program-mem.Weights) // it holds them already
+	if resident {
+		program = max(0, program-mem.Weights)
 	}
 	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))
 	p := memoryPrediction{

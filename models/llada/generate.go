@@ -196,7 +196,7 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	}
 	mem.Weights = m.weights.bytes
 	if mem.GPU.Weights == 0 { // a GPU gets all of them
-		mem.Weights = diffusion.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
+		mem.Weights = m.files.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
 	}
 	return mem, nil
 }

@@ -49,8 +49,9 @@ const pageRun = 128 << 10
 // brings into memory. Of the embedding table, unless it is the head too, that
 // depends on which tokens they are: between next to nothing and a run of pages for
 // each. Texts repeat tokens, and frequent ones are neighbours: a third is taken.
-func TouchedWeights(weights int64, embed *op.Weight, tied bool, tokens int) int64 {
-	if tied {
+// Random weights are all in memory.
+func (f *Files) TouchedWeights(weights int64, embed *op.Weight, tied bool, tokens int) int64 {
+	if tied || f.random != nil {
 		return weights
 	}
 	table := int64(len(embed.Data))
