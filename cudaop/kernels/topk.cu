@@ -1,34 +1,37 @@
 // The k highest scores of every query group as a bitmap: exact, equal scores to the smaller key, the same on every run.
 //
-// A block owns one row and looks for the k-th highest score by bisection: counting how many scores are above a guess
-// costs the same whatever the scores are, where a histogram is slow when many are equal. Each thread keeps its scores as
-// 16-bit digits in registers, two to a register, and compares two at once as float16, whose order is that of its bits.
-// float32 scores take three digits of 14, 14 and 4 bits, one search each among the scores that agree so far.
+// A block owns one row and looks for the k-th highest score by guessing and counting: a count of the scores that reach a
+// guess costs the same whatever the scores are, where a histogram is slow when many are equal. Two counts give the slope
+// for the next guess, so that three to five do where halving takes fifteen. Each thread keeps its scores as 16-bit digits
+// in registers, two to a register, and compares two at once as float16, whose order is that of its bits. float32 scores
+// take three digits of 14, 14 and 4 bits, one search each among the scores that agree so far.
 //
 // Rows of more than 65,536 scores do not fit into the registers of a block; the rest is read again for every count.
 //
 // The floor is memory: every score is read once. At 65,536 keys of log16 that is 128 KiB a row, 4 us at a
-// multiprocessor's share of 4.3 TB/s; docs/gpu.md has what it takes.
+// multiprocessor's share of 4.3 TB/s; docs/gpu.md has what it takes. Measured and not kept: bringing the next row to L2
+// while one is searched, which gains below 16,384 keys and costs above.
 #include <cuda_fp16.h>
 
 #include "common.cuh"
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 1024, kWarps = 32;
 constexpr int kChunk = kThreads * 8;             // scores of which each thread has 8, and so one byte of the bitmap
 constexpr int kChunks = 8;                       // kept in registers
 constexpr int kAllChunks = 16;                   // of 131,072 scores
-constexpr uint32_t kNear = 64;                   // first step of the search for the threshold
+constexpr uint32_t kOut = 0xBC00;                // the digit of what takes no part: -1 as float16, below all others
+constexpr int kFar = 8;                          // codes between two guesses from which on their slope is more than noise
 
 // Sums adds a number over the block. Two sets of scratch words in turn make one barrier do.
 struct Sums {
-  uint32_t (*scratch)[32];
+  uint32_t (*scratch)[kWarps];
   int turn = 0;
   DEVICE uint32_t operator()(uint32_t x) {
     x = __reduce_add_sync(~0u, x);
     turn ^= 1;
     if (threadIdx.x % 32 == 0) scratch[turn][threadIdx.x / 32] = x;
     __syncthreads();
-    return __reduce_add_sync(~0u, scratch[turn][threadIdx.x % 32]);
+    return __reduce_add_sync(~0u, scratch[turn][threadIdx.x % kWarps]);
   }
 };
 
@@ -41,8 +44,8 @@ DEVICE uint32_t key(float s) {
   return b ^ (static_cast<int32_t>(b) < 0 ? ~0u : 0x80000000u);
 }
 
-// A Digit is a part of the key: BITS bits from SHIFT on. Its value in the search is 1 + those bits where all bits above
-// agree with the prefix found so far, and 0 for a score that is out.
+// A Digit is a part of the key: BITS bits from SHIFT on, of the scores whose bits above agree with the prefix found so
+// far.
 struct Digit {
   int shift, bits;
 };
@@ -56,184 +59,192 @@ struct Row {
   int n, start;
   bool aligned;
 
-  // load8 gives the keys of 8 neighbouring scores, ok which of them take part.
-  DEVICE void load8(int at, uint32_t (&k)[8], uint32_t& ok) const {
-    ok = 0;
+  // digits packs the digits of 8 neighbouring scores into 4 words.
+  DEVICE void digits(int at, Digit d, uint32_t prefix, uint32_t (&v)[4]) const {
+    const bool whole = aligned && at + 8 <= n;
+    if (sizeof(S) == 2 && whole && at >= start) {  // log16 is its own digit
+      const uint4 x = __ldg(reinterpret_cast<const uint4*>(scores + at));
+      v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+      return;
+    }
     S s[8];
-    if (aligned && at + 8 <= n) {
-      constexpr int kLoads = sizeof(S) / 2;
+    if (whole) {
 #pragma unroll
-      for (int i = 0; i < kLoads; i++) reinterpret_cast<uint4*>(s)[i] = __ldg(reinterpret_cast<const uint4*>(scores + at) + i);
+      for (int i = 0; i < static_cast<int>(sizeof(S)) / 2; i++) reinterpret_cast<uint4*>(s)[i] = __ldg(reinterpret_cast<const uint4*>(scores + at) + i);
     } else {
 #pragma unroll
       for (int i = 0; i < 8; i++) s[i] = at + i < n ? scores[at + i] : S(0);
     }
+    uint32_t x[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-      k[i] = key(s[i]);
-      ok |= static_cast<uint32_t>(at + i < n && at + i >= start) << i;
-    }
-  }
-
-  // values packs the digits of 8 scores into 4 words.
-  DEVICE void values(int at, Digit d, uint32_t prefix, uint32_t (&v)[4]) const {
-    if (sizeof(S) == 2 && aligned && at >= start && at + 8 <= n) {   // log16 is its own digit
-      const uint4 x = __ldg(reinterpret_cast<const uint4*>(scores + at));
-      v[0] = x.x + 0x10001, v[1] = x.y + 0x10001, v[2] = x.z + 0x10001, v[3] = x.w + 0x10001;
-      return;
-    }
-    uint32_t k[8], ok;
-    load8(at, k, ok);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
+      const uint32_t k = key(s[i]);
       const int above = d.shift + d.bits;
-      const bool in = (ok >> i & 1) && (above >= 8 * static_cast<int>(sizeof(S)) || k[i] >> above == prefix);
-      k[i] = in ? (k[i] >> d.shift & ((1u << d.bits) - 1)) + 1 : 0;
+      const bool in = at + i < n && at + i >= start && (above >= 8 * static_cast<int>(sizeof(S)) || k >> above == prefix);
+      x[i] = in ? k >> d.shift & ((1u << d.bits) - 1) : kOut;
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = k[2 * i] | k[2 * i + 1] << 16;
+    for (int i = 0; i < 4; i++) v[i] = x[2 * i] | x[2 * i + 1] << 16;
   }
 };
 
-// above adds, for both halves of a word, whether the digit is above the guess.
-DEVICE __half2 above(__half2 count, uint32_t digits, uint32_t guess) {
-  return __hadd2(count, __hgt2(*reinterpret_cast<__half2*>(&digits), *reinterpret_cast<__half2*>(&guess)));
+// reach and match compare two digits at once: all bits of a half are set where the digit reaches the bound, or is it.
+DEVICE __half2 halves(uint32_t x) { return *reinterpret_cast<__half2*>(&x); }
+DEVICE uint32_t reach(uint32_t digits, uint32_t bound) { return __hge2_mask(halves(digits), halves(bound)); }
+DEVICE uint32_t match(uint32_t digits, uint32_t bound) { return __heq2_mask(halves(digits), halves(bound)); }
+
+// byte gathers the masks of 8 neighbouring scores into bits.
+DEVICE uint32_t byte(uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
+  const uint32_t x = (m0 & 0x00020001) | (m1 & 0x00080004) | (m2 & 0x00200010) | (m3 & 0x00800040);
+  return (x | x >> 16) & 0xFF;
+}
+
+// first leaves the warp's first `room` bits, lane by lane.
+__device__ __noinline__ uint32_t first(uint32_t mask, int room) {
+  const int lane = threadIdx.x % 32;
+  int upto = __popc(mask);
+  room += upto;
+#pragma unroll
+  for (int d = 1; d < 32; d <<= 1) {
+    const int x = __shfl_up_sync(~0u, upto, d);
+    if (lane >= d) upto += x;
+  }
+  room -= upto;                                  // what is left of it after the lanes before this one
+  uint32_t kept = 0;
+  for (; mask && room > 0; room--, mask &= mask - 1) kept |= mask & -mask;
+  return kept;
 }
 
 template <class S>
 DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* start, long long batch, long long heads,
                  long long groups, long long n, long long pitch) {
-  __shared__ uint32_t scratch[2][32], ties[kAllChunks * 32];
+  __shared__ uint32_t scratch[2][kWarps], ties[kAllChunks * kWarps];
   Sums sum{scratch};
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, chunks = static_cast<int>(ceil_div(n, kChunk));
   const int rows = static_cast<int>(batch * heads * groups), words = static_cast<int>(ceil_div(n, 32));
 
-  uint32_t near = 1 << 13;                       // the last row's threshold, in the first digit
+  int near = 1 << 13;                            // the last row's threshold, in the first digit, and the slope there
+  float slope = 0;
 #pragma unroll 1
   for (int r = blockIdx.x; r < rows; r += gridDim.x) {
     const int b = r / static_cast<int>(heads * groups);
-    Row<S> row{scores + r * pitch, static_cast<int>(n), start ? max(start[b], 0) : 0, reinterpret_cast<uintptr_t>(scores + r * pitch) % 16 == 0};
-    if (r + static_cast<int>(gridDim.x) < rows) {  // the next row comes to L2 while this one is searched
-      const char* next = reinterpret_cast<const char*>(scores + (r + gridDim.x) * pitch);
-      for (int at = tid * 128; at < row.n * static_cast<int>(sizeof(S)); at += kThreads * 128) prefetch(next + at);
-    }
+    const Row<S> row{scores + r * pitch, static_cast<int>(n), start ? max(start[b], 0) : 0, reinterpret_cast<uintptr_t>(scores + r * pitch) % 16 == 0};
     int k = min(keep[b], row.n - row.start);
     if (k <= 0) {
       for (int at = tid; at < words; at += kThreads) bits[static_cast<long long>(r) * words + at] = 0;
       continue;
     }
-    uint32_t prefix = 0, threshold = 0, v[kChunks][4];
-    // In chunk c this thread has scores c·kChunk + 8·tid and the seven after it.
+    // In chunk c this thread has scores c·kChunk + 8·tid and the seven after it. A byte of `in` for each chunk tells which
+    // are above the threshold, one of `equal` which have all digits of it.
+    uint32_t in[kAllChunks / 4] = {}, equal[kAllChunks / 4] = {};
+    uint32_t prefix = 0, v[kChunks][4];
+    int among = row.n - row.start;               // scores that agree with the prefix
 #pragma unroll
     for (int d = 0; d < kDigits<S>; d++) {
-      const Digit digit_d = digit(S(), d);
+      const Digit part = digit(S(), d);
 #pragma unroll
       for (int c = 0; c < kChunks; c++) {
-        v[c][0] = v[c][1] = v[c][2] = v[c][3] = 0;
-        if (c < chunks) row.values(c * kChunk + tid * 8, digit_d, prefix, v[c]);
+        if (c < chunks) row.digits(c * kChunk + tid * 8, part, prefix, v[c]);
+        else v[c][0] = v[c][1] = v[c][2] = v[c][3] = kOut * 0x10001;
       }
-      const auto count_above = [&](uint32_t guess) {
-        guess |= guess << 16;
-        __half2 count[4] = {};
+      const auto count = [&](uint32_t guess) {
+        guess *= 0x10001;
+        uint32_t masks = 0;                      // a mask is -1 in each half: the sum is -(low + 65536·(high - low))
 #pragma unroll
-        for (int c = 0; c < kChunks; c++) {
-          if (c < chunks) {
+        for (int c0 = 0; c0 < kChunks; c0 += 4) {
+          if (c0 >= chunks) continue;            // four chunks at a time: a branch for each would cost more
 #pragma unroll
-            for (int i = 0; i < 4; i++) count[i] = above(count[i], v[c][i], guess);
-          }
+          for (int c = c0; c < c0 + 4; c++) masks += reach(v[c][0], guess) + reach(v[c][1], guess) + reach(v[c][2], guess) + reach(v[c][3], guess);
         }
 #pragma unroll 1
         for (int c = kChunks; c < chunks; c++) {
           uint32_t w[4];
-          row.values(c * kChunk + tid * 8, digit_d, prefix, w);
-#pragma unroll
-          for (int i = 0; i < 4; i++) count[i] = above(count[i], w[i], guess);
+          row.digits(c * kChunk + tid * 8, part, prefix, w);
+          masks += reach(w[0], guess) + reach(w[1], guess) + reach(w[2], guess) + reach(w[3], guess);
         }
-        const float2 f = __half22float2(__hadd2(__hadd2(count[0], count[1]), __hadd2(count[2], count[3])));
-        return static_cast<int>(sum(static_cast<uint32_t>(f.x + f.y)));
+        const uint32_t low = -masks & 0xFFFF;
+        return static_cast<int>(sum(2 * low + (static_cast<int32_t>(-masks - low) >> 16)));
       };
-      // The k-th highest digit is the largest one that at least k digits reach: threshold <= it < limit. Rows near one
-      // another are alike, so the search starts where the last one ended and goes from there in growing steps, until it
-      // turns; then the interval is halved.
-      uint32_t limit = (1u << digit_d.bits) + 1, step = d == 0 ? kNear : 0, guess = d == 0 ? near : limit / 2;
-      bool first = true, upwards = false;
-      threshold = 1;
+      // The k-th highest digit is the largest one that at least k scores reach: threshold <= it < limit.
+      int threshold = 0, limit = 1 << part.bits, reached = among, over = 0;
+      // A row is like the one before it: the search for the first digit goes on from there. Lower digits are spread evenly.
+      int last = 0, last_count = among;
+      float rate = static_cast<float>(among) / limit;    // scores for each step of the digit
+      int guess = d == 0 ? near : static_cast<int>((among - k) / rate);
+      if (d == 0 && slope > 0) rate = slope;
+      guess = min(max(guess, 1), limit - 1);
 #pragma unroll 1
-      while (limit - threshold > 1) {
-        const bool reached = count_above(guess - 1) >= k;
-        (reached ? threshold : limit) = guess;
-        if (!first && reached != upwards) step = 0;
-        first = false, upwards = reached;
-        guess = reached ? threshold + step : limit - min(step, limit);
-        if (guess <= threshold || guess >= limit) guess = (threshold + limit) / 2, step = 0;
-        step *= 2;
+      for (int pass = 1;; pass++) {
+        const int c = count(guess);
+        if (c >= k) threshold = guess, reached = c;
+        else limit = guess, over = c;
+        if (limit - threshold == 1) break;
+        if ((d > 0 || pass > 1) && abs(guess - last) >= kFar && c != last_count) rate = static_cast<float>(last_count - c) / static_cast<float>(guess - last);
+        last = guess, last_count = c;
+        // Every fourth guess halves what is left, which bounds their number.
+        guess = pass % 4 == 0 ? (threshold + limit) / 2 : static_cast<int>(floorf(fminf(fmaxf(guess + (c - k) / rate, 0.f), 65536.f)));
+        guess = min(max(guess, threshold + 1), limit - 1);
       }
-      if (d == 0) near = max(threshold, 2u);
-      k -= count_above(threshold);
-      prefix = prefix << digit_d.bits | (threshold - 1);
-    }
-    // Scores above prefix are in, and the first k of those equal to it. Bytes of masks, one for each chunk.
-    uint32_t in[kAllChunks / 4] = {}, equal[kAllChunks / 4] = {};
+      if (d == 0) near = threshold, slope = rate;
+      k -= over, among = reached - over;
+      const uint32_t above = prefix, bound = static_cast<uint32_t>(threshold) * 0x10001;
+      prefix = prefix << part.bits | threshold;
 #pragma unroll
-    for (int c = 0; c < kAllChunks; c++) {
-      if (c >= chunks) continue;
-      uint32_t above_mask = 0, equal_mask = 0;
-      if (sizeof(S) == 2 && c < kChunks) {
+      for (int c = 0; c < kAllChunks; c++) {
+        if (c >= chunks) continue;
+        uint32_t w[4];
+        if (c < kChunks) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const uint32_t x = v[c % kChunks][i / 2] >> (16 * (i % 2)) & 0xFFFF;
-          above_mask |= static_cast<uint32_t>(x > threshold) << i, equal_mask |= static_cast<uint32_t>(x == threshold) << i;
+          for (int i = 0; i < 4; i++) w[i] = v[c % kChunks][i];
+        } else {
+          row.digits(c * kChunk + tid * 8, part, above, w);
         }
-      } else {
-        uint32_t key8[8], ok;
-        row.load8(c * kChunk + tid * 8, key8, ok);
-#pragma unroll
-        for (int i = 0; i < 8; i++) above_mask |= static_cast<uint32_t>(key8[i] > prefix) << i, equal_mask |= static_cast<uint32_t>(key8[i] == prefix) << i;
-        above_mask &= ok, equal_mask &= ok;
-      }
-      in[c / 4] |= above_mask << (8 * (c % 4)), equal[c / 4] |= equal_mask << (8 * (c % 4));
-      const uint32_t total = __reduce_add_sync(~0u, __popc(equal_mask));
-      if (lane == 0) ties[c * 32 + warp] = total;
-    }
-    __syncthreads();
-    if (warp == 0) {                             // exclusive sums over chunks and warps, 16 for each lane
-      uint32_t total = 0;
-      for (int i = 0; i < kAllChunks; i++) {
-        const int at = lane * kAllChunks + i;
-        const uint32_t x = at < chunks * 32 ? ties[at] : 0;
-        if (at < chunks * 32) ties[at] = total;
-        total += x;
-      }
-      uint32_t upto = total;
-#pragma unroll
-      for (int d = 1; d < 32; d <<= 1) {
-        const uint32_t x = __shfl_up_sync(~0u, upto, d);
-        if (lane >= d) upto += x;
-      }
-      for (int i = 0; i < kAllChunks; i++) {
-        const int at = lane * kAllChunks + i;
-        if (at < chunks * 32) ties[at] += upto - total;
+        const uint32_t same = byte(match(w[0], bound), match(w[1], bound), match(w[2], bound), match(w[3], bound));
+        const uint32_t most = byte(reach(w[0], bound), reach(w[1], bound), reach(w[2], bound), reach(w[3], bound));
+        in[c / 4] |= (most ^ same) << (8 * (c % 4));
+        if (d == kDigits<S> - 1) equal[c / 4] |= same << (8 * (c % 4));
       }
     }
-    __syncthreads();
-    uint8_t* out = reinterpret_cast<uint8_t*>(bits + static_cast<long long>(r) * words);
+    // Of the equal ones the first k are in. They are counted in cells of a chunk and a warp, in the order of the keys.
+    if (k < among) {
 #pragma unroll
-    for (int c = 0; c < kAllChunks; c++) {
-      if (c >= chunks) continue;
-      uint32_t mask = equal[c / 4] >> (8 * (c % 4)) & 0xFF;
-      const int mine = __popc(mask);
+      for (int c = 0; c < kAllChunks; c++) {
+        if (c >= chunks) continue;
+        const uint32_t total = __reduce_add_sync(~0u, __popc(equal[c / 4] >> (8 * (c % 4)) & 0xFF));
+        if (lane == 0) ties[c * kWarps + warp] = total;
+      }
+      __syncthreads();
+      int mine = 0;                              // as many cells for each lane as there are chunks
+      for (int i = 0; i < chunks; i++) mine += ties[lane * chunks + i];
       int upto = mine;
 #pragma unroll
       for (int d = 1; d < 32; d <<= 1) {
         const int x = __shfl_up_sync(~0u, upto, d);
         if (lane >= d) upto += x;
       }
-      const int room = k - static_cast<int>(ties[c * 32 + warp]) - (upto - mine);
-      for (int excess = mine - max(room, 0); excess > 0; excess--) mask &= ~(0x80000000u >> __clz(mask));
-      const int at = c * kThreads + tid;
-      if (at < words * 4) out[at] = static_cast<uint8_t>(mask | (in[c / 4] >> (8 * (c % 4)) & 0xFF));
+      // One lane has the cell with the k-th of them. Cells before it are in, the first `room` of it, and none after it.
+      const int owner = __ffs(__ballot_sync(~0u, upto >= k)) - 1;
+      int cell = lane * chunks, room = k - (upto - mine);
+      if (lane == owner)
+        while (room > static_cast<int>(ties[cell])) room -= ties[cell++];
+      cell = __shfl_sync(~0u, cell, owner), room = __shfl_sync(~0u, room, owner);
+#pragma unroll
+      for (int c = 0; c < kAllChunks; c++) {
+        uint32_t mask = equal[c / 4] >> (8 * (c % 4)) & 0xFF;
+        if (c * kWarps + warp > cell) mask = 0;
+        if (c * kWarps + warp == cell) mask = first(mask, room);
+        in[c / 4] |= mask << (8 * (c % 4));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kAllChunks / 4; i++) in[i] |= equal[i];
     }
-    __syncthreads();                             // ties belongs to the next row now
+    uint8_t* out = reinterpret_cast<uint8_t*>(bits + static_cast<long long>(r) * words);
+#pragma unroll
+    for (int c = 0; c < kAllChunks; c++) {
+      const int at = c * kThreads + tid;
+      if (at < words * 4) out[at] = static_cast<uint8_t>(in[c / 4] >> (8 * (c % 4)));
+    }
   }
 }
 
