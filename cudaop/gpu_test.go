@@ -820,6 +820,50 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 	}
 }
 
+// TestResidual: a sum goes to the memory of a residual that nobody reads any more,
+// and to no other.
+func TestResidual(t *testing.T) {
+	needGPU(t)
+	const n, features = 5, 24
+	r := rand.New(rand.NewPCG(13, 0))
+	matrix := func(rows int) op.Projection {
+		v := make([]float32, rows*features)
+		for i := range v {
+			v[i] = float32(r.NormFloat64()) / 4
+		}
+		return op.Projection{Weight: must(op.NewWeightFloat32(rows, features, v))(t)}
+	}
+	table, first, second, third := matrix(7).Weight, matrix(features), matrix(features), matrix(features)
+	ones := slices.Repeat([]float32{1}, features)
+	g := gorgonia.NewGraph()
+	ids := input(g, "ids", []int32{3, 1, 4, 1, 5}, 1, n)
+	chain := func(apply func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node) *gorgonia.Node {
+		x := apply(op.NewEmbed("x", table), ids)
+		norm := apply(op.NewRMSNorm("norm", ones, 1e-5), x)
+		early := apply(must(op.NewAddLinear("early", first))(t), norm, x) // x is read once more
+		sum := apply(op.NewAdd("sum"), early, x)
+		late := apply(must(op.NewAddLinear("late", second))(t), sum, early) // early is not
+		itself := apply(must(op.NewAddLinear("itself", third))(t), late, late)
+		return apply(op.NewAdd("last"), itself, sum)
+	}
+	cpu := chain(func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node { return must(op.Apply(o, in...))(t) })
+	gpu := chain(func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node {
+		return must(op.Apply(must(cudaop.Wrap(o, op.Float32))(t), in...))(t)
+	})
+	want, got := read(cpu), read(gpu)
+	ws := op.NewWorkspace()
+	ws.Plan(g)
+	vm := machine(t, g)
+	for range 3 {
+		ws.Reset()
+		if err := vm.RunAll(); err != nil {
+			t.Fatal(err)
+		}
+		vm.Reset()
+		tol.Close(t, floats(got), floats(want), 1e-5)
+	}
+}
+
 // BenchmarkLaunch is what an operator costs on the host, Gorgonia's part included,
 // where all values stay on the GPU.
 func BenchmarkLaunch(b *testing.B) {
