@@ -17,7 +17,8 @@ func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 		panic(fmt.Sprintf("kernel: SwiGLU: gate has %d outputs, up %d", outputs, up.Weight.Rows))
 	}
 	checkLen("SwiGLU", "dst", len(dst), rows*outputs)
-	cols := t.linearWidth(rows, outputs)
+	// Half as many as in Linear: outputs of both projections share a cache.
+	cols := max(lanes, t.linearWidth(rows, outputs)/2)
 	run(t, &t.swiGLU, rowTasks(rows)*Groups(outputs, cols), swiGLUJob{dst, x, rows, gate, up, cols})
 }
 
