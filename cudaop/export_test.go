@@ -16,6 +16,9 @@ import (
 // even where there are special ones.
 func SetPortable(on bool) { portable = on }
 
+// Portable says what SetPortable was given.
+func Portable() bool { return portable }
+
 // SetScoreBytes bounds the scores that exist at a time, and returns what did.
 func SetScoreBytes(n int64) (before int64) {
 	before, scoreBytes = scoreBytes, n
