@@ -40,8 +40,8 @@ type Config struct {
 	// rounding weights and activations to bfloat16, Int16 as a rule with less. Which
 	// of them is fastest on the CPU depends on the processor; see docs/cpu.md. On the
 	// CPU softmax, scores and gradients are float32, and so are all values between
-	// operators. On GPUs
-	// values between operators are of the same precision; there is no Int16.
+	// operators. On GPUs values between operators are of the same precision, and there
+	// is no Int16.
 	Precision Precision
 
 	// Device is where the operators run; the zero value picks.
