@@ -134,10 +134,11 @@ func input(g *gorgonia.ExprGraph, name string, data any, shape ...int) *gorgonia
 	return gorgonia.NewTensor(g, value.Dtype(), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name), gorgonia.WithValue(value))
 }
 
-func inputs(g *gorgonia.ExprGraph, a *kernel.Operands) (q, k, v *gorgonia.Node) {
-	q = input(g, "q", slices.Clone(a.Q), a.Batch, a.Heads, a.Len, a.HeadDim)
-	k = input(g, "k", slices.Clone(a.K), a.Batch, a.KVHeads, a.Len, a.HeadDim)
-	v = input(g, "v", slices.Clone(a.V), a.Batch, a.KVHeads, a.Len, a.HeadDim)
+// inputs adds q, k and v to a graph, which knows them by a name for the layer.
+func inputs(g *gorgonia.ExprGraph, layer string, a *kernel.Operands) (q, k, v *gorgonia.Node) {
+	q = input(g, layer+".q", slices.Clone(a.Q), a.Batch, a.Heads, a.Len, a.HeadDim)
+	k = input(g, layer+".k", slices.Clone(a.K), a.Batch, a.KVHeads, a.Len, a.HeadDim)
+	v = input(g, layer+".v", slices.Clone(a.V), a.Batch, a.KVHeads, a.Len, a.HeadDim)
 	return q, k, v
 }
 
@@ -189,6 +190,8 @@ func run(t testing.TB, vm gorgonia.VM) {
 func TestPureOperators(t *testing.T) { onBoth(t, testPureOperators) }
 
 func testPureOperators(t *testing.T) {
+	g := gorgonia.NewGraph() // one for all: a machine takes longer to make than to run
+	var checks []func()
 	for _, p := range []op.Precision{op.BFloat16, op.Float32} {
 		shapes := slices.Concat(layers, otherDims)
 		if cudaop.Portable() { // what has no kernels for Hopper is the same
@@ -198,39 +201,43 @@ func testPureOperators(t *testing.T) {
 			shapes = layers
 		}
 		for _, s := range shapes {
-			t.Run(fmt.Sprintf("%v,%s", p, name(s.Shape, s.group)), func(t *testing.T) {
-				testPure(t, p, s.Shape, op.AttentionParams{Group: s.group, Selection: op.Selection{Sparsity: s.sparsity}})
-			})
+			path := fmt.Sprintf("%v,%s", p, name(s.Shape, s.group))
+			check := pureOperators(t, g, path, p, s.Shape, op.AttentionParams{Group: s.group, Selection: op.Selection{Sparsity: s.sparsity}})
+			checks = append(checks, func() { t.Run(path, check) })
 		}
+	}
+	run(t, machine(t, g))
+	for _, check := range checks {
+		check()
 	}
 }
 
-func testPure(t *testing.T, precision op.Precision, s kernel.Shape, p op.AttentionParams) {
+// pureOperators adds a layer's operators and their twins to a graph, and returns the
+// test of what a run of it gives.
+func pureOperators(t *testing.T, g *gorgonia.ExprGraph, path string, precision op.Precision, s kernel.Shape, p op.AttentionParams) func(t *testing.T) {
 	a := operandsOf(precision, 1, s)
-	g := gorgonia.NewGraph()
-	q, k, v := inputs(g, a)
-	_, gpuDense := both(t, precision, must(op.NewDenseAttn("dense", 0, false))(t), q, k, v)
-	cpuScores, gpuScores := both(t, precision, must(op.NewScoreCollect("scores", p))(t), q, k, v)
-	cpuColumns, gpuColumns := both(t, precision, must(op.NewGroupTopK("topk", s.Len, p))(t), cpuScores)
-	_, gpuSparse := both(t, precision, must(op.NewColumnSparseAttn("sparse", p))(t), q, k, v, cpuColumns)
-
+	q, k, v := inputs(g, path, a)
+	_, gpuDense := both(t, precision, must(op.NewDenseAttn(path+".dense", 0, false))(t), q, k, v)
+	cpuScores, gpuScores := both(t, precision, must(op.NewScoreCollect(path+".scores", p))(t), q, k, v)
+	cpuColumns, gpuColumns := both(t, precision, must(op.NewGroupTopK(path+".topk", s.Len, p))(t), cpuScores)
+	_, gpuSparse := both(t, precision, must(op.NewColumnSparseAttn(path+".sparse", p))(t), q, k, v, cpuColumns)
 	y, scores, columns, sparse := read(gpuDense), read(gpuScores), read(gpuColumns), read(gpuSparse)
 	wantColumns := read(cpuColumns)
-	run(t, machine(t, g))
-
-	want, _ := ref.Attention[float64](a, nil)
-	plain, _ := ref.Attention[float32](a, nil)
-	tol.Close(t, floats(y), want, limit(precision, outputError, plain, want))
-	want = ref.Scores[float64](a, p.Group, 0)
-	tol.Close(t, floats(scores), want, limit(precision, scoreError, ref.Scores[float32](a, p.Group, 0), want))
-	got, keep := (*columns).Data().([]uint32), (*wantColumns).Data().([]uint32)
-	if !slices.Equal(got, keep) {
-		t.Error("columns of the same scores differ")
+	return func(t *testing.T) {
+		want, _ := ref.Attention[float64](a, nil)
+		plain, _ := ref.Attention[float32](a, nil)
+		tol.Close(t, floats(y), want, limit(precision, outputError, plain, want))
+		want = ref.Scores[float64](a, p.Group, 0)
+		tol.Close(t, floats(scores), want, limit(precision, scoreError, ref.Scores[float32](a, p.Group, 0), want))
+		got, keep := (*columns).Data().([]uint32), (*wantColumns).Data().([]uint32)
+		if !slices.Equal(got, keep) {
+			t.Error("columns of the same scores differ")
+		}
+		table := &kernel.Table{Bits: keep, Group: p.Group, Reach: -1}
+		want, _ = ref.Attention[float64](a, table)
+		plain, _ = ref.Attention[float32](a, table)
+		tol.Close(t, floats(sparse), want, limit(precision, outputError, plain, want))
 	}
-	table := &kernel.Table{Bits: keep, Group: p.Group, Reach: -1}
-	want, _ = ref.Attention[float64](a, table)
-	plain, _ = ref.Attention[float32](a, table)
-	tol.Close(t, floats(sparse), want, limit(precision, outputError, plain, want))
 }
 
 // TestTopKTies: equal scores go to the smaller key, exactly as on the CPU.
@@ -239,6 +246,9 @@ func TestTopKTies(t *testing.T) { onBoth(t, testTopKTies) }
 func testTopKTies(t *testing.T) {
 	const n, group = 1000, 100
 	r := rand.New(rand.NewPCG(2, 0))
+	g := gorgonia.NewGraph()
+	type pair struct{ cpu, gpu *gorgonia.Value }
+	columns := map[string]pair{}
 	for kind, draw := range map[string]func() float32{
 		"equal":  func() float32 { return 0.25 },
 		"zero":   func() float32 { return 0 },
@@ -246,50 +256,52 @@ func testTopKTies(t *testing.T) {
 		"tiny":   func() float32 { return math.Float32frombits(uint32(r.IntN(5))) },
 		"random": func() float32 { return r.Float32() },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			scores := make([]float32, 2*(n/group)*n)
-			for i := range scores {
-				scores[i] = draw()
-			}
-			g := gorgonia.NewGraph()
-			in := input(g, "scores", scores, 1, 2, n/group, n)
-			p := op.AttentionParams{Group: group, Selection: op.Selection{Sparsity: 0.83}}
-			cpu, gpu := both(t, op.AutoPrecision, must(op.NewGroupTopK("topk", n, p))(t), in)
-			want, got := read(cpu), read(gpu)
-			run(t, machine(t, g))
-			if !slices.Equal((*got).Data().([]uint32), (*want).Data().([]uint32)) {
-				t.Error("columns differ")
-			}
-		})
+		scores := make([]float32, 2*(n/group)*n)
+		for i := range scores {
+			scores[i] = draw()
+		}
+		in := input(g, kind, scores, 1, 2, n/group, n)
+		p := op.AttentionParams{Group: group, Selection: op.Selection{Sparsity: 0.83}}
+		cpu, gpu := both(t, op.AutoPrecision, must(op.NewGroupTopK(kind, n, p))(t), in)
+		columns[kind] = pair{read(cpu), read(gpu)}
+	}
+	run(t, machine(t, g))
+	for kind, c := range columns {
+		if !slices.Equal((*c.gpu).Data().([]uint32), (*c.cpu).Data().([]uint32)) {
+			t.Errorf("%s scores: columns differ", kind)
+		}
 	}
 }
 
-// rig is an attention layer under a controller.
+// rig is attention layers under a controller.
 type rig struct {
-	ctl *pulsecol.Controller
-	m   *pulsecol.Machine
-	out func() []float32
+	ctl  *pulsecol.Controller
+	m    *pulsecol.Machine
+	outs []func() []float32
 }
 
-// newRig returns one on the GPU, unless cfg says where.
-func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config) *rig {
+// newRig returns a layer for each of the operands, on the GPU unless cfg says where.
+func newRig(t testing.TB, cfg pulsecol.Config, layers ...*kernel.Operands) *rig {
 	t.Helper()
 	if cfg.Device == pulsecol.Auto {
 		cfg.Device = pulsecol.CUDA
 	}
 	r := &rig{ctl: must(pulsecol.NewController(cfg))(t)}
 	g := gorgonia.NewGraph()
-	q, k, v := inputs(g, a)
-	var opts []pulsecol.AttentionOption
-	if a.Valid != nil {
-		opts = append(opts, pulsecol.WithPaddingMask(input(g, "mask", slices.Clone(a.Valid), a.Batch, a.Len)))
-	}
-	y := must(pulsecol.Attention(q, k, v, r.ctl.Layer(0), opts...))(t)
-	if cfg.Device == pulsecol.CUDA {
-		copied := read(y)
-		r.out = func() []float32 { return floats(copied) }
-	} else { // a graph on the CPU has no Read, see op.Check
-		r.out = func() []float32 { return y.Value().Data().([]float32) }
+	for i, a := range layers {
+		layer := fmt.Sprint("layer", i)
+		q, k, v := inputs(g, layer, a)
+		var opts []pulsecol.AttentionOption
+		if a.Valid != nil {
+			opts = append(opts, pulsecol.WithPaddingMask(input(g, layer+".mask", slices.Clone(a.Valid), a.Batch, a.Len)))
+		}
+		y := must(pulsecol.Attention(q, k, v, r.ctl.Layer(i), opts...))(t)
+		if cfg.Device == pulsecol.CUDA {
+			copied := read(y)
+			r.outs = append(r.outs, func() []float32 { return floats(copied) })
+		} else { // a graph on the CPU has no Read, see op.Check
+			r.outs = append(r.outs, func() []float32 { return y.Value().Data().([]float32) })
+		}
 	}
 	r.m = must(pulsecol.NewMachine(g, r.ctl))(t)
 	t.Cleanup(func() {
@@ -307,17 +319,24 @@ func (r *rig) start(t testing.TB, steps int) {
 	}
 }
 
-func (r *rig) step(t testing.TB) []float32 {
+// step runs a step and returns the first layer's output.
+func (r *rig) step(t testing.TB) []float32 { return r.steps(t)[0] }
+
+// steps runs a step and returns all layers' outputs.
+func (r *rig) steps(t testing.TB) (outs [][]float32) {
 	t.Helper()
 	if err := r.m.Step(); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Clone(r.out())
+	for _, out := range r.outs {
+		outs = append(outs, slices.Clone(out()))
+	}
+	return outs
 }
 
-func (r *rig) table(t testing.TB) *kernel.Table {
+func (r *rig) table(t testing.TB, layer int) *kernel.Table {
 	t.Helper()
-	c := must(r.ctl.Columns(0))(t)
+	c := must(r.ctl.Columns(layer))(t)
 	return &kernel.Table{Bits: c.Bits, Group: c.Group, Reach: -1}
 }
 
@@ -341,11 +360,11 @@ func testLayer(t *testing.T) {
 						}
 					}
 				}
-				r := newRig(t, a, pulsecol.Config{Sparsity: max(s.sparsity, 0.01), GroupSize: s.group, Schedule: pulsecol.Uniform{Refreshes: 1}})
+				r := newRig(t, pulsecol.Config{Sparsity: max(s.sparsity, 0.01), GroupSize: s.group, Schedule: pulsecol.Uniform{Refreshes: 1}}, a)
 				r.start(t, 5)
 				full, _ := ref.Attention[float64](a, nil)
 				tol.Close(t, real(a, r.step(t)), real(a, full), outputError)
-				table := r.table(t)
+				table := r.table(t, 0)
 				overlap(t, a, table, s.group, max(s.sparsity, 0.01))
 
 				sparse, _ := ref.Attention[float64](a, table)
@@ -363,7 +382,7 @@ func testLayer(t *testing.T) {
 				}
 				r.start(t, 1) // a new generation refreshes
 				r.step(t)
-				if !slices.Equal(r.table(t).Bits, table.Bits) {
+				if !slices.Equal(r.table(t, 0).Bits, table.Bits) {
 					t.Error("a second refresh on the same inputs made other columns")
 				}
 			})
@@ -452,92 +471,111 @@ func testPatterns(t *testing.T) {
 		pulsecol.Streaming{Width: 20, SinkFraction: 0.4},
 		pulsecol.Streaming{Width: 1000, SinkFraction: 1}, // every key
 	} {
-		for _, c := range []struct {
-			kernel.Shape
-			precision pulsecol.Precision
-			padded    bool
-			long      bool // not with -short
-		}{
-			{kernel.Shape{Batch: 2, Heads: 7, KVHeads: 1, Len: 150, HeadDim: 64}, pulsecol.BFloat16, true, false},
-			{kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 97, HeadDim: 24}, pulsecol.Float32, true, false},
-			{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 193, HeadDim: 128}, pulsecol.BFloat16, false, true},
-			{kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 193, HeadDim: 128}, pulsecol.Float32, false, true},
-			{kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 64}, pulsecol.BFloat16, false, true},
-		} {
-			if c.long && testing.Short() || cudaop.Portable() && c.precision == pulsecol.Float32 {
+		for _, precision := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
+			if cudaop.Portable() && precision == pulsecol.Float32 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%v,%s,%v,padded=%v", pattern, name(c.Shape, 32), c.precision, c.padded), func(t *testing.T) {
-				testPattern(t, pattern, c.Shape, c.precision, c.padded)
-			})
+			t.Run(fmt.Sprintf("%v,%v", pattern, precision), func(t *testing.T) { testPattern(t, pattern, precision) })
 		}
 	}
 }
 
-func testPattern(t *testing.T, pattern pulsecol.Pattern, s kernel.Shape, precision pulsecol.Precision, padded bool) {
-	a := operandsOf(precision, 12, s)
-	if padded {
-		a.Valid = make([]float32, s.Batch*s.Len)
-		for b := range s.Batch {
-			for i := 17 * (b + 1); i < s.Len; i++ {
-				a.Valid[b*s.Len+i] = 1
+func testPattern(t *testing.T, pattern pulsecol.Pattern, precision pulsecol.Precision) {
+	var layers []*kernel.Operands
+	for _, s := range []kernel.Shape{ // batches get padding
+		{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 64},
+		{Batch: 2, Heads: 7, KVHeads: 1, Len: 150, HeadDim: 64},
+		{Batch: 1, Heads: 2, KVHeads: 2, Len: 193, HeadDim: 128},
+		{Batch: 2, Heads: 2, KVHeads: 1, Len: 97, HeadDim: 24},
+	} {
+		a := operandsOf(precision, 12, s)
+		if s.Batch > 1 {
+			a.Valid = make([]float32, s.Batch*s.Len)
+			for b := range s.Batch {
+				for i := 17 * (b + 1); i < s.Len; i++ {
+					a.Valid[b*s.Len+i] = 1
+				}
 			}
 		}
+		layers = append(layers, a)
 	}
 	cfg := pulsecol.Config{Sparsity: 0.6, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}, Precision: precision}
-	gpu := newRig(t, a, cfg)
+	gpu := newRig(t, cfg, layers...)
 	cfg.Device, cfg.Precision = pulsecol.CPU, pulsecol.Float32 // the inputs are exact in either
-	cpu := newRig(t, a, cfg)
-	gpu.start(t, 4)
-	cpu.start(t, 4)
-	allowed := func(table *kernel.Table) float64 {
-		want, _ := ref.Attention[float64](a, table)
-		plain, _ := ref.Attention[float32](a, table)
-		return 2 * limit(precision, outputError, real(a, plain), real(a, want)) // the CPU has its own
-	}
-	got, want := gpu.step(t), cpu.step(t)
-	table, host := gpu.table(t), cpu.table(t)
-	sel := must(gpu.ctl.Columns(0))(t)
-	if sel.Batch != must(cpu.ctl.Columns(0))(t).Batch {
-		t.Errorf("tables of %d batch rows", sel.Batch)
-	}
-	if _, static := staticPattern(pattern); static {
-		if !slices.Equal(table.Bits, host.Bits) {
-			t.Error("tables of a pattern fixed by position differ")
-		}
-		everything := &kernel.Table{Bits: slices.Repeat([]uint32{^uint32(0)}, len(host.Bits)), Group: host.Group, SharedBatch: true, SharedHeads: true, Reach: -1}
-		tol.Close(t, real(a, got), real(a, want), allowed(everything))
-	} else {
-		// Sums and scores are not the same to the last bit, so that a key may be kept
-		// in place of another with almost its score. What groups of padding keep means
-		// nothing.
-		differ, few := 0, max(1, len(host.Bits)/50)
-		words := kernel.Words(s.Len)
-		groups := kernel.Groups(s.Len, host.Group)
-		if precision == pulsecol.Float32 {
-			few = len(host.Bits) / 500
-		}
-		for i := range host.Bits {
-			b, last := i/(s.Heads*groups*words), min((i/words%groups+1)*host.Group, s.Len)-1
-			if table.Bits[i] != host.Bits[i] && (!padded || a.Valid[b*s.Len+last] != 0) {
-				differ++
-			}
-		}
-		if _, columns := pattern.(pulsecol.Columns); columns && precision == pulsecol.BFloat16 {
-			overlap(t, a, table, table.Group, cfg.Sparsity)
-		} else if len(table.Bits) != len(host.Bits) || differ > few {
-			t.Errorf("%d of %d words of the tables differ", differ, len(host.Bits))
-		}
-		tol.Close(t, real(a, got), real(a, want), allowed(nil))
-		got = gpu.step(t)
-		sparse, _ := ref.Attention[float64](a, table)
-		tol.Close(t, real(a, got), real(a, sparse), allowed(table))
-	}
+	cpu := newRig(t, cfg, layers...)
+	gpu.start(t, 3)
+	cpu.start(t, 3)
+	first, want := gpu.steps(t), cpu.steps(t)
+	second := gpu.steps(t)
 	gpu.ctl.SetDense(true)
-	full, _ := ref.Attention[float64](a, nil)
-	tol.Close(t, real(a, gpu.step(t)), real(a, full), allowed(nil))
-	if d, w := gpu.ctl.Stats().Layers[0].Density, cpu.ctl.Stats().Layers[0].Density; !padded && math.Abs(d-w) > 0.01*w {
-		t.Errorf("density %v, on the CPU %v", d, w)
+	full := gpu.steps(t)
+	for i, a := range layers {
+		t.Run(name(a.Shape, 32), func(t *testing.T) {
+			close := func(got []float32, table *kernel.Table) {
+				t.Helper()
+				exact, _ := ref.Attention[float64](a, table)
+				plain, _ := ref.Attention[float32](a, table)
+				tol.Close(t, real(a, got), real(a, exact), limit(precision, outputError, real(a, plain), real(a, exact)))
+			}
+			table := gpu.table(t, i)
+			switch pattern.(type) {
+			case pulsecol.SlidingWindow, pulsecol.Streaming:
+				table = cpu.static(t, i)
+				close(first[i], table)
+			default:
+				sameColumns(t, a, precision, pattern, table, cpu.table(t, i))
+				close(first[i], nil)
+			}
+			close(second[i], table)
+			close(full[i], nil)
+			tol.Close(t, real(a, first[i]), real(a, want[i]), 2*outputError) // the same layer, whatever ref says
+			d, w := gpu.ctl.Stats().Layers[i].Density, cpu.ctl.Stats().Layers[i].Density
+			if a.Valid == nil && math.Abs(d-w) > 0.01*w {
+				t.Errorf("density %v, on the CPU %v", d, w)
+			}
+		})
+	}
+}
+
+// static is the table of a pattern fixed by position, exact for each query.
+func (r *rig) static(t testing.TB, layer int) *kernel.Table {
+	t.Helper()
+	table := r.table(t, layer)
+	table.SharedBatch, table.SharedHeads = true, true
+	n := must(r.ctl.Columns(layer))(t).Len
+	switch p := r.ctl.Config().Pattern.(type) {
+	case pulsecol.SlidingWindow:
+		table.Reach = p.Width / 2
+	case pulsecol.Streaming:
+		table.Reach, table.Sinks = p.Width/2, int(math.Ceil(p.SinkFraction*float64(n)))
+	}
+	return table
+}
+
+// sameColumns compares a table with that of the CPU. Sums and scores are not the same
+// to the last bit, so that a key may be kept in place of another with almost its
+// score. What groups of padding keep means nothing.
+func sameColumns(t *testing.T, a *kernel.Operands, precision pulsecol.Precision, pattern pulsecol.Pattern, got, want *kernel.Table) {
+	t.Helper()
+	if _, columns := pattern.(pulsecol.Columns); columns && precision == pulsecol.BFloat16 {
+		overlap(t, a, got, got.Group, 0.6)
+		return
+	}
+	if len(got.Bits) != len(want.Bits) {
+		t.Fatalf("a table of %d words, want %d", len(got.Bits), len(want.Bits))
+	}
+	words, groups, differ, few := kernel.Words(a.Len), kernel.Groups(a.Len, got.Group), 0, max(1, len(want.Bits)/50)
+	if precision == pulsecol.Float32 {
+		few = len(want.Bits) / 500
+	}
+	for i := range want.Bits {
+		b, last := i/(a.Heads*groups*words), min((i/words%groups+1)*got.Group, a.Len)-1
+		if got.Bits[i] != want.Bits[i] && (a.Valid == nil || a.Valid[b*a.Len+last] != 0) {
+			differ++
+		}
+	}
+	if differ > few {
+		t.Errorf("%d of %d words of the tables differ", differ, len(want.Bits))
 	}
 }
 
@@ -548,7 +586,7 @@ func TestScoreParts(t *testing.T) {
 	a.Valid = slices.Repeat([]float32{1}, 2*100)
 	clear(a.Valid[:9])
 	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.SparseD{BlockSize: 16, Generation: 30}} {
-		r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}})
+		r := newRig(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}}, a)
 		const head = 7 * 104 * 2 // bytes: 7 groups, 104 scores apart
 		var want []uint32
 		for _, heads := range []int64{12, 11, 6, 5, 4, 3, 2, 1, 0} {
@@ -557,7 +595,7 @@ func TestScoreParts(t *testing.T) {
 				r.start(t, 1)
 				r.step(t)
 			}()
-			got := r.table(t).Bits
+			got := r.table(t, 0).Bits
 			if want == nil {
 				want = got
 			}
@@ -568,21 +606,12 @@ func TestScoreParts(t *testing.T) {
 	}
 }
 
-// staticPattern reports whether a pattern is fixed by position.
-func staticPattern(p pulsecol.Pattern) (pulsecol.Pattern, bool) {
-	switch p.(type) {
-	case pulsecol.SlidingWindow, pulsecol.Streaming:
-		return p, true
-	}
-	return p, false
-}
-
 // TestSameBits: two hundred runs on the same inputs give the same bits.
 func TestSameBits(t *testing.T) { onBoth(t, testSameBits) }
 
 func testSameBits(t *testing.T) {
 	a := operands(4, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 777, HeadDim: 128})
-	r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, GroupSize: 64, Schedule: pulsecol.Uniform{Refreshes: 1}})
+	r := newRig(t, pulsecol.Config{Sparsity: 0.8, GroupSize: 64, Schedule: pulsecol.Uniform{Refreshes: 1}}, a)
 	var want [][]float32
 	for range 100 {
 		r.start(t, 2)
@@ -605,7 +634,7 @@ func testSameBits(t *testing.T) {
 func TestMemory(t *testing.T) {
 	needGPU(t)
 	a := operands(5, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 256, HeadDim: 64})
-	r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 10}})
+	r := newRig(t, pulsecol.Config{Sparsity: 0.8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 10}}, a)
 	steps, early := 1000, int64(0)
 	if testing.Short() {
 		steps = 100
@@ -682,7 +711,7 @@ func TestClose(t *testing.T) {
 	a := operands(7, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 40, HeadDim: 64})
 	for i := range 20 {
 		g := gorgonia.NewGraph()
-		q, k, v := inputs(g, a)
+		q, k, v := inputs(g, "layer", a)
 		o := must(cudaop.Wrap(must(op.NewDenseAttn("attention", 0, false))(t), op.AutoPrecision))(t)
 		read(must(op.Apply(o, q, k, v))(t))
 		vm := must(cudaop.NewTapeMachine(g))(t)
@@ -741,7 +770,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("int16: %v", err)
 	}
 	g := gorgonia.NewGraph()
-	q, k, v := inputs(g, operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 257}))
+	q, k, v := inputs(g, "layer", operands(8, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 257}))
 	o := must(cudaop.Wrap(must(op.NewDenseAttn("dim257", 0, false))(t), op.AutoPrecision))(t)
 	if _, err := op.Apply(o, q, k, v); !errors.Is(err, op.ErrShape) {
 		t.Errorf("head dimension 257: %v", err)
@@ -749,7 +778,7 @@ func TestErrors(t *testing.T) {
 	a := operands(9, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 64, HeadDim: 64})
 	a.Valid = slices.Repeat([]float32{1}, 64)
 	a.Valid[63] = 0 // padding behind
-	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5})
+	r := newRig(t, pulsecol.Config{Sparsity: 0.5}, a)
 	r.start(t, 1)
 	if err := r.m.Step(); !errors.Is(err, op.ErrValue) {
 		t.Errorf("padding behind: %v", err)
@@ -934,7 +963,7 @@ func TestSideBySide(t *testing.T) {
 		all.Go(func() {
 			for range 5 {
 				g := gorgonia.NewGraph()
-				q, k, v := inputs(g, a)
+				q, k, v := inputs(g, "layer", a)
 				o, err := op.NewDenseAttn("attention", 0, false)
 				if err != nil {
 					t.Error(err)
