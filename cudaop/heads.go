@@ -18,13 +18,13 @@ const layerThreads = 256
 // takeHeads runs op.SplitHeads, and with frequencies op.RoPE.
 type takeHeads struct {
 	heads       op.Heads
-	frequencies []float64 // of the pairs of a head, in radians a position
+	frequencies []float64 // of the pairs of a head, in half-turns a position
 }
 
 func newRotation(h op.Heads, theta float64) *takeHeads {
 	r := &takeHeads{heads: h}
 	for d := range h.Dim / 2 {
-		r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(h.Dim)))
+		r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(h.Dim))/math.Pi)
 	}
 	return r
 }

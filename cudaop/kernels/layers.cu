@@ -161,10 +161,14 @@ DEVICE void heads_of_tokens(const T* x, const int* positions, const double* freq
   const int count = static_cast<int>(min(static_cast<long long>(together), tokens - first));
   if (frequencies != nullptr) {
     if (threadIdx.x < count * half) {
-      double s, c;
-      sincos(positions[first + threadIdx.x / half] * frequencies[threadIdx.x % half], &s, &c);
-      sines[threadIdx.x] = static_cast<float>(s);
-      cosines[threadIdx.x] = static_cast<float>(c);
+      // Whole turns go in float64, where there are few instructions a clock; what float32 then leaves of the angle is so
+      // small that it is its own sine.
+      const double angle = positions[first + threadIdx.x / half] * frequencies[threadIdx.x % half], rest = angle - 2 * rint(angle / 2);
+      const float nearby = static_cast<float>(rest), left = static_cast<float>(rest - nearby) * CUDART_PI_F;
+      float s, c;
+      sincospif(nearby, &s, &c);
+      sines[threadIdx.x] = fmaf(c, left, s);
+      cosines[threadIdx.x] = fmaf(-s, left, c);
     }
     __syncthreads();
   }
@@ -203,9 +207,9 @@ DEVICE void heads_of_tokens(const T* x, const int* positions, const double* freq
 }
 
 // take_heads: x [B*N, width], of which the first H*D elements of a row are heads -> out [B, H, N, D]. With frequencies
-// [D/2] float64, features d and d + D/2 of a head are turned by position * frequency; positions [B*N] int32. One block
-// for kThreads / (D/2) tokens, which finds the sines of all their heads once, in float64: positions times frequencies
-// lose too much in float32. D is even, and D/2 at most kThreads.
+// [D/2] float64, features d and d + D/2 of a head are turned by position * frequency half-turns; positions [B*N] int32.
+// One block for kThreads / (D/2) tokens, which finds the sines of all their heads once. D is even, and D/2 at most
+// kThreads.
 KERNELS(take_heads, 1, heads_of_tokens, D / 2,
         (const void* x, const int* positions, const double* frequencies, void* out, long long tokens, long long N, long long H,
          long long D, long long width, long long otype),

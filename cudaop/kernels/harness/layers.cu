@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   OK(cudaMemcpy(positions, at.data(), most * sizeof(int), cudaMemcpyHostToDevice));
   double* frequencies;
   std::vector<double> f(64);
-  for (int d = 0; d < 64; d++) f[d] = std::pow(5e5, -2.0 * d / 128);
+  for (int d = 0; d < 64; d++) f[d] = std::pow(5e5, -2.0 * d / 128) / M_PI;
   OK(cudaMalloc(&frequencies, f.size() * sizeof(double)));
   OK(cudaMemcpy(frequencies, f.data(), f.size() * sizeof(double), cudaMemcpyHostToDevice));
 
