@@ -26,8 +26,9 @@ type uploads map[*byte][]uploaded
 
 func (u uploads) find(p []op.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {
 	same := func(a, b op.Projection) bool {
-		return &a.Weight.Data[0] == &b.Weight.Data[0] && a.Weight.Rows == b.Weight.Rows && len(a.Bias) == len(b.Bias) &&
-			(len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
+		v, w := &a.Weight, &b.Weight
+		return &v.Data[0] == &w.Data[0] && v.Rows == w.Rows && v.Cols == w.Cols && v.DType == w.DType &&
+			len(a.Bias) == len(b.Bias) && (len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
 	}
 	for _, have := range u[&p[0].Weight.Data[0]] {
 		if have.dt == dt && slices.EqualFunc(have.of, p, same) {
