@@ -48,7 +48,11 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		if err != nil {
 			return fmt.Errorf("--e2e: %w", err)
 		}
-		for _, shape := range shapes(rows) {
+		names := shapes(rows, c.Steps)
+		if len(names) == 0 {
+			return fmt.Errorf("--e2e: %s has no generation of %d steps", *c.E2E, c.Steps)
+		}
+		for _, shape := range names {
 			pictures[fmt.Sprintf("generation-%s.png", shape)] = generationChart(rows, shape, c.Steps)
 		}
 	}
@@ -169,11 +173,13 @@ type timedRow struct {
 	Attention string
 }
 
-// shapes are the models of rows.
-func shapes(rows []timedRow) []string {
+// shapes are the models of which rows have generations of so many steps.
+func shapes(rows []timedRow, steps int) []string {
 	var names []string
 	for _, r := range rows {
-		names = append(names, r.Shape)
+		if r.Steps == steps {
+			names = append(names, r.Shape)
+		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
