@@ -2,10 +2,10 @@
 
     python train/train.py --model-type llada --minutes 8.7
     python train/train.py --model-type llada --minutes 5.3 --course second --init internal/tinymodel/llada
-    python train/train.py --model-type llada --minutes 5.7 --course third --init internal/tinymodel/llada
+    python train/train.py --model-type dream --minutes 5.4 --course third --init internal/tinymodel/dream
 
 The first command teaches retrieval, lists and arithmetic in up to 2,112 tokens; the second goes on with all tasks, in
-up to 4,224; the third is for tracking, which the second leaves unlearned. --model-type dream makes the other model.
+up to 4,224; the third is for tracking, which the second leaves unlearned. Every course is for both model types.
 
 Needs PyTorch, numpy, tokenizers and safetensors, and a GPU if it is to end soon; the same command
 runs on a CPU. Writes model.safetensors (bfloat16), config.json, generation_config.json,
