@@ -47,13 +47,14 @@ DEVICE void copy16(uint32_t to, const void* from, bool live) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(live ? 16 : 0) : "memory");
 }
 
+DEVICE void copy16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 // copies_commit makes a group of the copies started so far, copies_wait waits until all but the last PENDING groups are
 // there.
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
-
-// prefetch brings a line of 128 bytes to L2.
-DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 DEVICE uint32_t load_shared(uint32_t address) {
   uint32_t x;
@@ -61,10 +62,8 @@ DEVICE uint32_t load_shared(uint32_t address) {
   return x;
 }
 
-DEVICE float2 load_shared2(uint32_t address) {
-  float2 x;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
-  return x;
+DEVICE void load_shared4(uint32_t address, float& a, float& b, float& c, float& d) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "r"(address) : "memory");
 }
 
 DEVICE void store_shared(uint32_t address, uint32_t x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory"); }
@@ -106,5 +105,9 @@ DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;
 
 // A score as log16, see README.md: 512 steps an octave, all codes below 2^15 and finite as float16.
 DEVICE uint16_t to_log16(float s) {
-  return static_cast<uint16_t>(__float2uint_rn(fminf(fmaxf(fmaf(__log2f(s), 512.f, 31743.f), 0.f), 31743.f)));
+  constexpr float kZero = 12582912.f;            // 1.5·2^23: a sum with it is rounded to an integer, in its lower bits
+  float log2;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log2) : "f"(s));
+  const float code = fmaf(log2, 512.f, kZero + 31743.f);
+  return static_cast<uint16_t>(__float_as_uint(fminf(fmaxf(code, kZero), kZero + 31743.f)));
 }
