@@ -15,6 +15,7 @@ struct AttentionOf {
   float scale_log2;
   int otype;
   int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
+  unsigned* next;                                // Hopper: counts the items that blocks have fetched
 };
 using Attention = AttentionOf<bf16>;
 
@@ -51,26 +52,30 @@ struct Stretch {
   }
 };
 
-// Columns turns the bits of a block's groups into rings of keys in ascending order, in shared memory, a stretch of the
-// row at a time. The 128 threads that own it call expand together. With one group there is one ring; with several there
-// are three: 0 for keys that both halves of the groups keep, 1 and 2 for those of the first and the second half alone.
-constexpr int kBlockKeys = 2048;                 // keys expanded at a time, 16 for each thread
-constexpr int kRing = kBlockKeys + 128;          // beside what is left of the block before, less than two tiles
-constexpr int kRingBytes = kRing * 4;
+// Columns turns the bits of neighbouring groups into rings of keys in ascending order, in shared memory, a block of keys
+// at a time. The THREADS that own it, numbered by tid, call open and expand together. With one group there is one ring;
+// with several there are three: 0 for keys that both halves of the groups keep, 1 and 2 for those of the first and the
+// second half alone.
 constexpr int kKeyBits = 17;                     // of an entry; above them, one bit for each group that keeps the key
 constexpr uint32_t kNoKey = ~0u;
 
-template <int GROUPS>
+template <int GROUPS, int THREADS>
 struct Columns {
   static constexpr int kRings = GROUPS == 1 ? 1 : 3;
+  static constexpr int kBlockKeys = THREADS * 16;  // expanded at a time, 16 by each thread
+  static constexpr int kRing = kBlockKeys + 128;   // beside what is left of the block before, less than two tiles
+  static constexpr int kRingBytes = kRing * 4, kTotalsBytes = THREADS / 32 * 4;
 
-  const uint16_t* row;                           // bits of the first group
-  const int groups, n;                           // groups that exist: the last block of a head may have fewer
-  const uint32_t rings, totals;                  // totals: 16 bytes of scratch
+  const int tid, n;
+  const uint32_t rings, totals;                  // kRings rings, and scratch
   int have[kRings] = {};                         // keys in each ring
 
-  DEVICE Columns(const uint16_t* row, int groups, int n, uint32_t rings, uint32_t totals)
-      : row(row), groups(groups), n(n), rings(rings), totals(totals) {
+  DEVICE Columns(int tid, int n, uint32_t rings, uint32_t totals) : tid(tid), n(n), rings(rings), totals(totals) {}
+
+  // open goes to the rows of bits that start at first, of which groups exist: the last block of a head may have fewer.
+  // What is in the rings stays there.
+  DEVICE void open(const uint32_t* first, int groups) {
+    row = reinterpret_cast<const uint16_t*>(first), rows = groups, block = 0;
     fetch();
   }
 
@@ -78,7 +83,7 @@ struct Columns {
   // have more than kRing - kBlockKeys keys before.
   DEVICE bool expand() {
     if (block * kBlockKeys >= n) return false;
-    const int tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
+    const int lane = tid & 31, warp = tid >> 5;
     // The counts of the rings are added in one word, 10 bits each: a warp has at most 512 keys.
     uint32_t mine = 0;
 #pragma unroll
@@ -90,16 +95,16 @@ struct Columns {
       if (lane >= d) upto += x;
     }
     if (lane == 31) store_shared(totals + warp * 4, upto);
-    named_sync(1, 128);
-    uint32_t t[4];
+    named_sync(1, THREADS);
+    uint32_t t[THREADS / 32];
 #pragma unroll
-    for (int i = 0; i < 4; i++) t[i] = load_shared(totals + 4 * i);
-    const uint32_t first = (block * 128 + tid) * 16;
+    for (int i = 0; i < THREADS / 32; i++) t[i] = load_shared(totals + 4 * i);
+    const uint32_t first = block * kBlockKeys + tid * 16;
 #pragma unroll
     for (int r = 0; r < kRings; r++) {
       int at = head[r] + have[r] + field(upto - mine, r), all = 0;
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
+      for (int i = 0; i < THREADS / 32; i++) {
         if (i < warp) at += field(t[i], r);
         all += field(t[i], r);
       }
@@ -119,7 +124,7 @@ struct Columns {
     }
     block++;
     fetch();
-    named_sync(1, 128);
+    named_sync(1, THREADS);
     return true;
   }
 
@@ -137,7 +142,8 @@ struct Columns {
   }
 
  private:
-  int block = 0, head[kRings] = {};
+  const uint16_t* row;                           // bits of the first group
+  int rows, block, head[kRings] = {};
   uint32_t ahead[(GROUPS + 1) / 2] = {};         // this thread's 16 bits of each group in the next block
 
   DEVICE static int wrap(int at) { return at >= kRing ? at - kRing : at; }
@@ -146,10 +152,10 @@ struct Columns {
   DEVICE uint32_t bits(int g) const { return ahead[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
 
   DEVICE void fetch() {
-    const int halfwords = (n + 31) / 32 * 2, w = block * 128 + (threadIdx.x & 127);
+    const int halfwords = (n + 31) / 32 * 2, w = block * THREADS + tid;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-      const uint32_t x = w < halfwords && g < groups ? __ldg(row + static_cast<long long>(g) * halfwords + w) : 0u;
+      const uint32_t x = w < halfwords && g < rows ? __ldg(row + static_cast<long long>(g) * halfwords + w) : 0u;
       if (g % 2 == 0) ahead[g / 2] = x; else ahead[g / 2] |= x << 16;
     }
   }

@@ -17,6 +17,8 @@ constexpr int kValues = 16;                      // rows of v that are
 // banks.
 constexpr int kQueryPitch = kQueries + 4, kKeyPitch = kTile + 4;
 
+using KeyColumns = Columns<1, kThreads>;
+
 template <int D>
 struct Layout {                                  // in floats; D is the head dimension rounded up to one of the kernels'
   static constexpr int kQ = 0;                   // [kDepth, kQueryPitch]
@@ -25,8 +27,8 @@ struct Layout {                                  // in floats; D is the head dim
   static constexpr int kV = kP + kTile * kQueryPitch;       // [kValues, D]
   static constexpr int kKeys = kV + kValues * D;            // [kTile] integers
   static constexpr int kRings = kKeys + kTile;              // of Columns
-  static constexpr int kTotals = kRings + kRing;
-  static constexpr int kDenseBytes = 4 * kRings, kColumnsBytes = 4 * kTotals + 16;
+  static constexpr int kTotals = kRings + KeyColumns::kRing;
+  static constexpr int kDenseBytes = 4 * kRings, kColumnsBytes = 4 * kTotals + KeyColumns::kTotalsBytes;
 };
 
 // four reads columns d .. d+3 of a row of dim, with zeros behind the last, and for no row.
@@ -112,8 +114,8 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
   const float *k = a.k + kv, *v = a.v + kv;
 
   const uint32_t* bits = PATTERN == kColumns ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
-  Columns<1> columns(reinterpret_cast<const uint16_t*>(bits), PATTERN == kColumns ? 1 : 0, PATTERN == kColumns ? a.n : 0,
-                     smem_address(memory + L::kRings), smem_address(memory + L::kTotals));
+  KeyColumns columns(tid, PATTERN == kColumns ? a.n : 0, smem_address(memory + L::kRings), smem_address(memory + L::kTotals));
+  columns.open(bits, PATTERN == kColumns ? 1 : 0);
   Stretch stretch(a, PATTERN, batch, first, limit);
 
   float o[4][D / 16] = {}, top[4], sum[4] = {};

@@ -12,13 +12,15 @@
 
 constexpr int kQueries = 64, kTile = 64;
 
+using KeyColumns = Columns<1, 128>;
+
 template <int D, Pattern PATTERN>
 struct Layout {
   static constexpr int kTileBytes = kTile * D * 2;
   static constexpr int kV = 2 * kTileBytes;      // two stages of each
   static constexpr int kRings = kV + 2 * kTileBytes;
-  static constexpr int kTotals = kRings + (PATTERN == kColumns ? kRingBytes : 0);
-  static constexpr int kShared = kTotals + 16 + 128;
+  static constexpr int kTotals = kRings + (PATTERN == kColumns ? KeyColumns::kRingBytes : 0);
+  static constexpr int kShared = kTotals + KeyColumns::kTotalsBytes + 128;
 };
 
 template <int D, Pattern PATTERN>
@@ -57,7 +59,8 @@ DEVICE void attend(const Attention& a) {
   }
 
   const uint32_t* bits = SPARSE ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
-  Columns<1> columns(reinterpret_cast<const uint16_t*>(bits), SPARSE ? 1 : 0, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
+  KeyColumns columns(tid, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
+  columns.open(bits, SPARSE ? 1 : 0);
   Stretch stretch(a, PATTERN, batch, first, limit);
 
   // fetch starts the copies of the next tile and returns how many keys it has; `from` is the first, unless they are columns.

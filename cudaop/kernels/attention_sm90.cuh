@@ -1,16 +1,22 @@
-// Attention on Hopper: full attention and column-sparse attention are one kernel that differs in which keys its
-// producer fetches.
+// Attention on Hopper: full attention and column-sparse attention are one kernel that differs in which keys it fetches.
 //
-// A block works on 128 consecutive queries of one head. One warpgroup, the producer, copies keys and values row by row
-// into a ring of stages of 128 keys, in the layout the matrix unit wants. Two warpgroups, the consumers, own 64 queries
-// each and run online softmax over the stages: S = q kᵀ, P = exp2(S - max), O = O·rescale + P v. The scores of one step
-// are computed while the values of the step before are multiplied, and the consumers take turns (PINGPONG), so that one's
-// softmax hides under the other's products.
+// A block works on 128 consecutive queries of one head at a time, and takes the next such item when it is done, until
+// none is left. Its three warpgroups have three roles, joined by barriers in shared memory:
 //
-// With groups of less than 128 queries, 128/group groups share a block, and their columns are fetched once (a union
+//   expander   turns the bits of the item's groups into lists of keys, one list for each stage (two warps)
+//   copier     copies the listed keys and values row by row into rings of stages of 128 keys, in the layout the matrix
+//              unit wants (two warps; all four in full attention, which needs no lists)
+//   consumers  two warpgroups of 64 queries each run online softmax over the stages:
+//              S = q kᵀ, P = exp2(S - max), O = O·rescale + P v
+//
+// The scores of a stage are computed while the values of the stage before are multiplied, also where the one belongs to
+// the next item: the matrix unit does not wait for an item to end. The consumers take turns, so that one's softmax hides
+// under the other's products.
+//
+// With groups of less than 128 queries, 128/group groups share an item, and their columns are fetched once (a union
 // pack). Every stage carries, for each group, one bit for each key that says whether the group keeps it. Keys that both
-// halves of the queries need fill "shared" stages; after those, "private" stages hold 64 keys of the first consumer and
-// 64 of the second, so that no consumer multiplies a key that none of its groups keeps.
+// halves of the queries need fill "shared" stages; "private" stages hold 64 keys of the first consumer and 64 of the
+// second, so that no consumer multiplies a key that none of its groups keeps.
 //
 // Limits, for a head of 128 columns on an H200 (132 multiprocessors): 4096 matrix operations a clock make a key of 128
 // queries cost 16 clocks, against 8 of the exponential unit and 13 for its 512 bytes from L2. So the matrix unit bounds
@@ -20,184 +26,314 @@
 #include "attention.cuh"
 #include "hopper.cuh"
 
-constexpr int kQueries = 128;                    // of a block
+constexpr int kQueries = 128;                    // of an item
 constexpr int kTile = 128;                       // keys of a stage
 
-// GROUPS is the number of query groups in a block; 0 is full attention. STEP keys are multiplied at a time. QREG keeps
-// the queries in registers. There are KS stages for keys and VS for values. P and C registers go to a thread of the
-// producer and of the consumers.
-template <int D_, int GROUPS_, int STEP_, bool QREG_, int KS_, int VS_, bool PINGPONG_, int P_, int C_>
+// GROUPS is the number of query groups in an item; 0 is full attention.
+template <int D_, int GROUPS_>
 struct Config {
-  static constexpr int D = D_, GROUPS = GROUPS_, STEP = STEP_, KS = KS_, VS = VS_, P = P_, C = C_;
-  static constexpr bool QREG = QREG_, PINGPONG = PINGPONG_;
+  static constexpr int D = D_, GROUPS = GROUPS_;
+  static constexpr int P = 56, C = 224;                         // registers of a thread of the first warpgroup, of a consumer
+  static constexpr int COPIERS = GROUPS == 0 ? 128 : 64, EXPANDERS = 128 - COPIERS;  // threads
   static constexpr int MASKS = GROUPS > 1 ? GROUPS : 1;         // bitmaps of a stage
-  static constexpr int RINGS = GROUPS == 0 ? 0 : GROUPS == 1 ? 1 : 3;
+  static constexpr int KS = 3, VS = 2;                          // stages of keys and values
+  static constexpr int LS = GROUPS == 0 ? 0 : 4;                // and of lists
   static constexpr int kTileBytes = kTile * D * 2;
+  using Bits = Columns<GROUPS == 0 ? 1 : GROUPS, EXPANDERS>;
 
   static constexpr int kQ = 0;
-  static constexpr int kK = kQ + kQueries * D * 2;
+  static constexpr int kK = kQ + kTileBytes;
   static constexpr int kV = kK + KS * kTileBytes;
   static constexpr int kRings = kV + VS * kTileBytes;
-  static constexpr int kMasks = kRings + RINGS * kRingBytes;    // [KS][MASKS][4]
-  static constexpr int kTotals = kMasks + KS * MASKS * 16;      // [4], of the producer's warps
-  static constexpr int kInfo = kTotals + 16;                    // [KS]
-  static constexpr int kBarriers = (kInfo + KS * 4 + 7) / 8 * 8;
-  enum Barrier { kQFull, kQEmpty, kKFull, kKEmpty = kKFull + KS, kVFull = kKEmpty + KS, kVEmpty = kVFull + VS, kCount = kVEmpty + VS };
+  static constexpr int kMasks = kRings + Bits::kRings * Bits::kRingBytes;  // [KS][MASKS][4]
+  static constexpr int kInfo = kMasks + KS * MASKS * 16;        // [KS]
+  static constexpr int kLists = kInfo + KS * 4;                 // [LS][kTile]
+  static constexpr int kListMasks = kLists + LS * kTile * 4;    // [LS][MASKS][4]
+  static constexpr int kListInfo = kListMasks + LS * MASKS * 16;  // [LS]
+  static constexpr int kNext = kListInfo + LS * 4;              // [2]
+  static constexpr int kTotals = kNext + 8;                     // scratch of Bits
+  static constexpr int kBarriers = (kTotals + Bits::kTotalsBytes + 7) / 8 * 8;
+  enum Barrier {
+    kQFull, kQEmpty, kKFull, kKEmpty = kKFull + KS, kVFull = kKEmpty + KS,
+    kVEmpty = kVFull + VS, kListFull = kVEmpty + VS, kListEmpty = kListFull + LS, kCount = kListEmpty + LS
+  };
   static constexpr int kShared = kBarriers + kCount * 8 + 1024;  // the tiles start at a multiple of 1024
   static_assert(kShared <= 232448, "more shared memory than a block can have");
-  static_assert(GROUPS <= 1 || STEP == 64, "private stages have steps of 64 keys");
   static_assert(P + 2 * C <= 3 * 168, "more registers than the block starts with: raising would wait for ever");
 };
 
-// What a consumer knows about a stage besides its masks.
-enum StageInfo { kHalves = 3, kPrivate = 4, kLast = 8 };
+// What is known of a stage besides its keys. A narrow one has 64 keys for each consumer: the same, or with kPrivate its
+// own half of the stage. kFirst is the first of an item, whose number stands from kItemBit on. After the last stage
+// comes one that is kDone and nothing else.
+enum StageInfo { kNarrow = 1, kPrivate = 2, kFirst = 4, kDone = 8, kItemBit = 4 };
 
 struct Item {
   int batch, head, first;                        // first query
-  long long keys;                                // where the head's keys and values start, in elements
+
+  DEVICE Item(const Attention& a, int number) {
+    const int tiles = (a.n + kQueries - 1) / kQueries, bh = number / tiles;
+    batch = bh / a.heads, head = bh % a.heads, first = number % tiles * kQueries;
+  }
 };
 
-template <int D, class F>
-DEVICE void for_each_item(const Attention& a, F f) {
-  const int tiles = (a.n + kQueries - 1) / kQueries, items = tiles * a.heads * a.batch;
-#pragma unroll 1
-  for (int i = blockIdx.x; i < items; i += gridDim.x) {
-    const int bh = i / tiles, batch = bh / a.heads, head = bh % a.heads;
-    const long long kv_head = static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads);
-    f(Item{batch, head, (i % tiles) * kQueries, kv_head * a.n * D});
-  }
-}
-
-// --- The producer --------------------------------------------------------------------------------------------------
-
-template <class T>
-struct Producer {
+// Items gives out the items in order: a block's first is its number, the next one comes from a counter that all blocks
+// share, so that a slow multiprocessor takes fewer. Its THREADS call next together.
+template <class T, int THREADS>
+struct Items {
   const Attention& a;
   const uint32_t base;
-  const int tid, lane, warp;
-  Stage<T::KS> ks;                               // of the keys and of the values
+  const int tid;
+  int number;
+
+  DEVICE Items(const Attention& a, uint32_t base, int tid) : a(a), base(base), tid(tid), number(blockIdx.x) { fetch(); }
+
+  DEVICE int count() const { return (a.n + kQueries - 1) / kQueries * a.heads * a.batch; }
+  DEVICE bool left() const { return number < count(); }
+
+  DEVICE void next() {
+    const uint32_t at = base + T::kNext + 4 * turn;
+    turn ^= 1;                                   // a thread may still read the word before
+    if (tid == 0) store_shared(at, fetched);
+    named_sync(1, THREADS);
+    number = load_shared(at);
+    fetch();
+  }
+
+ private:
+  int fetched, turn = 0;                         // thread 0 has fetched the item after this one
+
+  // Each item is fetched for once, so the counter is back at 0 when the last block ends.
+  DEVICE void fetch() {
+    if (tid == 0 && left()) fetched = atomicInc(a.next, count() - 1) + gridDim.x;
+  }
+};
+
+// queries copies the queries of an item; role's THREADS call it together.
+template <class T, int THREADS, class Role>
+DEVICE void queries(Role& role, const Item& it) {
+  const Attention& a = role.a;
+  const char* from = reinterpret_cast<const char*>(a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D);
+  const int row = role.tid >> 3, chunk = role.tid & 7;
+  const uint32_t to = role.base + T::kQ + swizzled(row, chunk);
+  barrier_wait(role.barrier(T::kQEmpty), role.q_parity ^ 1);
+  role.q_parity ^= 1;
+#pragma unroll 4
+  for (int i = 0; i < kQueries; i += THREADS / 8) {
+    const int r = it.first + row + i;
+    const bool live = r < a.n;
+#pragma unroll
+    for (int slab = 0; slab < T::D / 64; slab++)
+      copy16(to + slab * kTile * 128 + i * 128, from + (live ? r * (T::D * 2) : 0) + slab * 128 + chunk * 16, live);
+  }
+  barrier_arrive_copies(role.barrier(T::kQFull));
+}
+
+// --- The copier ----------------------------------------------------------------------------------------------------
+
+// A stage's keys are fetched before the values of the stage before: that is the order in which consumers give memory
+// back, and neither has to wait for the other.
+template <class T>
+struct Copier {
+  static constexpr int kAtOnce = T::COPIERS / 8, kRows = kTile / kAtOnce;  // 8 threads copy a row
+
+  const Attention& a;
+  const uint32_t base;
+  const int tid, lane;
+  uint32_t q_parity = 0;
+  Stage<T::KS> ks;
   Stage<T::VS> vs;
-  uint32_t q_parity = 1;
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
-  // rows copies the rows of 128 keys; offset holds those of this thread in bytes, ~0 for none.
-  DEVICE void rows(uint32_t to, const char* from, const uint32_t (&offset)[8]) {
+  // head returns where the keys and values of the item's head start, in bytes.
+  DEVICE long long head(const Item& it) const {
+    return (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * (T::D * 2);
+  }
+
+  // rows copies the rows of a tile; offset holds those of this thread in bytes, ~0 for none.
+  DEVICE void rows(uint32_t to, const char* from, const uint32_t (&offset)[kRows]) {
     to += swizzled(tid >> 3, tid & 7);
     from += (tid & 7) * 16;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < kRows; i++) {
       const bool live = offset[i] != ~0u;
       const char* row = from + (live ? offset[i] : 0);
 #pragma unroll
-      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * 2048, row + slab * 128, live);
+      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * kAtOnce * 128, row + slab * 128, live);
     }
   }
 
-  // neighbours copies 128 rows that follow one another.
-  DEVICE void neighbours(uint32_t to, const char* from) {
-    to += swizzled(tid >> 3, tid & 7);
-    from += (tid >> 3) * T::D * 2 + (tid & 7) * 16;
+  // neighbours copies the rows first .. first+127 of a tile, as far as they are below limit.
+  DEVICE void neighbours(uint32_t to, const char* from, int first, int limit) {
+    uint32_t offset[kRows];
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-#pragma unroll
-      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * 2048, from + i * 16 * T::D * 2 + slab * 128, true);
+    for (int i = 0; i < kRows; i++) {
+      const int r = first + (tid >> 3) + kAtOnce * i;
+      offset[i] = r < limit ? r * (T::D * 2) : ~0u;
     }
+    rows(to, from, offset);
   }
 
-  DEVICE void queries(const Item& it) {
-    uint32_t offset[8];
+  // listed copies the rows of a list.
+  DEVICE void listed(uint32_t to, const char* from, int list) {
+    uint32_t offset[kRows];
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const int r = it.first + (tid >> 3) + 16 * i;
-      offset[i] = r < a.n ? r * (T::D * 2) : ~0u;
+    for (int i = 0; i < kRows; i++) {
+      const uint32_t key = load_shared(base + T::kLists + (list * kTile + (tid >> 3) + kAtOnce * i) * 4);
+      offset[i] = key == kNoKey ? ~0u : key * (T::D * 2);
     }
-    barrier_wait(barrier(T::kQEmpty), q_parity);
-    q_parity ^= 1;
-    rows(base + T::kQ, reinterpret_cast<const char*>(a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D), offset);
-    barrier_arrive_copies(barrier(T::kQFull));
+    rows(to, from, offset);
   }
 
-  // emit fills the next stage. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; kNoKey for
-  // none. copy(to, from) copies the rows of the keys of one head.
-  template <class Entry, class Copy>
-  DEVICE void emit(const Item& it, bool first, int info, Entry entry, Copy copy) {
-    const uint32_t mine = entry(tid);
+  // keys starts the next stage. copy(to, from) copies its rows; mask is this thread's word of its masks.
+  template <class Copy>
+  DEVICE void keys(int info, uint32_t mask, Copy copy) {
     barrier_wait(barrier(T::kKEmpty + ks.index), ks.parity ^ 1);
-#pragma unroll
-    for (int g = 0; g < T::MASKS; g++) {
-      const uint32_t word = __ballot_sync(~0u, mine != kNoKey && (T::MASKS == 1 || mine >> (kKeyBits + g) & 1));
-      if (lane == 0) store_shared(base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + warp) * 4, word);
-    }
+    if (tid < 4 * T::MASKS) store_shared(base + T::kMasks + (ks.index * T::MASKS * 4 + tid) * 4, mask);
     if (tid == 0) store_shared(base + T::kInfo + ks.index * 4, info);
+    __syncwarp();
     if (lane == 0) barrier_arrive(barrier(T::kKFull + ks.index));
-    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k + it.keys));
+    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k));
     barrier_arrive_copies(barrier(T::kKFull + ks.index));
-    if (first) queries(it);
+    ks.next();
+  }
+
+  template <class Copy>
+  DEVICE void values(Copy copy) {
     barrier_wait(barrier(T::kVEmpty + vs.index), vs.parity ^ 1);
-    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v + it.keys));
+    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v));
     barrier_arrive_copies(barrier(T::kVFull + vs.index));
-    ks.next(), vs.next();
+    vs.next();
   }
 
-  // gather is emit for rows that lie anywhere.
-  template <class Entry>
-  DEVICE void gather(const Item& it, bool first, int info, Entry entry) {
-    uint32_t offset[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const uint32_t e = entry((tid >> 3) + 16 * i);
-      offset[i] = e == kNoKey ? ~0u : (e & ((1u << kKeyBits) - 1)) * (T::D * 2);
-    }
-    emit(it, first, info, entry, [&](uint32_t to, const char* from) { rows(to, from, offset); });
-  }
+  DEVICE void done() { keys(kDone, 0, [](uint32_t, const char*) {}); }
 
-  DEVICE void dense(const Item& it) {
-    const int start = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
-    int key = start;
-    for (; key + kTile <= a.n; key += kTile)
-      emit(it, key == start, 2 | (key + kTile == a.n ? kLast : 0), [&](int r) { return static_cast<uint32_t>(key + r); },
-           [&](uint32_t to, const char* from) { neighbours(to, from + static_cast<long long>(key) * (T::D * 2)); });
-    if (key < a.n || key == start)
-      gather(it, key == start, (a.n - key > 64 ? 2 : 1) | kLast, [&](int r) { return key + r < a.n ? static_cast<uint32_t>(key + r) : kNoKey; });
-  }
-
-  DEVICE void sparse(const Item& it) {
-    const int words = (a.n + 31) / 32, u = it.first / (kQueries / T::GROUPS);
-    const int groups = min(T::GROUPS, (a.n + kQueries / T::GROUPS - 1) / (kQueries / T::GROUPS) - u);
-    const uint16_t* row = reinterpret_cast<const uint16_t*>(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words);
-    Columns<T::GROUPS> columns(row, groups, a.n, base + T::kRings, base + T::kTotals);
-    bool first = true;
-    const auto shared = [&](bool last) {
-      gather(it, first, (columns.have[0] > 64 ? 2 : 1) | (last ? kLast : 0), [&](int r) { return columns.template entry<0>(r); });
-      columns.template drop<0>(kTile);
-      first = false;
+  DEVICE void dense() {
+    long long at, at_before;
+    int before = -1;                             // the first key of the stage before; its values are still to be fetched
+    const auto values_before = [&] {
+      if (before >= 0) values([&](uint32_t to, const char* from) { neighbours(to, from + at_before, before, a.n); });
     };
-    // As long as the row goes on, every stage leaves a key behind, so that there is a last stage to say so.
-    if constexpr (T::GROUPS == 1) {
-      while (columns.expand())
-        while (columns.have[0] > kTile) shared(false);
-      shared(true);
-    } else {
-      const auto apart = [&](bool last) {
-        gather(it, first, kPrivate | 1 | (last ? kLast : 0), [&](int r) { return r < 64 ? columns.template entry<1>(r) : columns.template entry<2>(r - 64); });
-        columns.template drop<1>(64), columns.template drop<2>(64);
-        first = false;
-      };
-      const int(&have)[3] = columns.have;
-      while (columns.expand()) {
-        while (have[0] > kTile) shared(false);
-        while ((have[1] > 64 && have[2] > 64) || have[1] > kTile || have[2] > kTile) apart(false);
-      }
-      if (have[0] > 0) shared(have[1] + have[2] == 0);
-      while (first || have[1] + have[2] > 0) apart(have[1] <= 64 && have[2] <= 64);
+    for (Items<T, T::COPIERS> items(a, base, tid); items.left(); items.next()) {
+      const Item it(a, items.number);
+      queries<T, T::COPIERS>(*this, it);
+      at = head(it);
+      int info = kFirst | items.number << kItemBit, key = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
+      do {
+        const int count = min(max(a.n - key - 32 * tid, 0), 32);  // of the keys in this thread's word of the mask
+        keys(info, count == 32 ? ~0u : (1u << count) - 1, [&](uint32_t to, const char* from) { neighbours(to, from + at, key, a.n); });
+        values_before();
+        before = key, at_before = at, info = 0, key += kTile;
+      } while (key < a.n);
     }
+    values_before();
+    done();
+  }
+
+  DEVICE void sparse() {
+    long long at, at_before;
+    int before = -1;                             // the list of the stage before; its values are still to be fetched
+    const auto values_before = [&] {
+      if (before < 0) return;
+      values([&](uint32_t to, const char* from) { listed(to, from + at_before, before); });
+      __syncwarp();
+      if (lane == 0) barrier_arrive(barrier(T::kListEmpty + before));
+    };
+    for (Stage<T::LS> ls;; ls.next()) {
+      barrier_wait(barrier(T::kListFull + ls.index), ls.parity);
+      const int info = load_shared(base + T::kListInfo + ls.index * 4);
+      if (__any_sync(~0u, info & kDone)) break;
+      if (__any_sync(~0u, info & kFirst)) at = head(Item(a, info >> kItemBit));
+      const uint32_t mask = tid < 4 * T::MASKS ? load_shared(base + T::kListMasks + (ls.index * T::MASKS * 4 + tid) * 4) : 0;
+      keys(info, mask, [&](uint32_t to, const char* from) { listed(to, from + at, ls.index); });
+      values_before();
+      before = ls.index, at_before = at;
+    }
+    values_before();
+    done();
+  }
+};
+
+// --- The expander --------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Expander {
+  using Bits = typename T::Bits;
+  static constexpr int kGroup = kQueries / T::GROUPS;
+
+  const Attention& a;
+  const uint32_t base;
+  const int tid, lane, warp;
+  uint32_t q_parity = 0;
+  Stage<T::LS> ls;
+  int first = 0;                                 // kFirst and the item's number until its first list is out
+
+  DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
+
+  // list fills the next list. entry(r) is row r's key and, from bit kKeyBits on, the groups that keep it; kNoKey for
+  // none.
+  template <class Entry>
+  DEVICE void list(int info, Entry entry) {
+    constexpr int kRows = kTile / T::EXPANDERS;
+    uint32_t e[kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; i++) e[i] = entry(tid + T::EXPANDERS * i);
+    barrier_wait(barrier(T::kListEmpty + ls.index), ls.parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < kRows; i++) {
+      const bool live = e[i] != kNoKey;
+#pragma unroll
+      for (int g = 0; g < T::MASKS; g++) {
+        const uint32_t word = __ballot_sync(~0u, live && (T::MASKS == 1 || e[i] >> (kKeyBits + g) & 1));
+        if (lane == 0) store_shared(base + T::kListMasks + ((ls.index * T::MASKS + g) * 4 + T::EXPANDERS / 32 * i + warp) * 4, word);
+      }
+      store_shared(base + T::kLists + (ls.index * kTile + tid + T::EXPANDERS * i) * 4, live ? e[i] & ((1u << kKeyBits) - 1) : kNoKey);
+    }
+    if (tid == 0) store_shared(base + T::kListInfo + ls.index * 4, info | first);
+    first = 0;
+    __syncwarp();
+    if (lane == 0) barrier_arrive(barrier(T::kListFull + ls.index));
+    ls.next();
+  }
+
+  // A list of keys that both halves of the queries need, and one of the private keys of each half.
+  DEVICE void shared(Bits& columns) {
+    list(columns.have[0] > 64 ? 0 : kNarrow, [&](int r) { return columns.template entry<0>(r); });
+    columns.template drop<0>(kTile);
+  }
+  DEVICE void apart(Bits& columns) {
+    list(kNarrow | kPrivate, [&](int r) { return r < 64 ? columns.template entry<1>(r) : columns.template entry<2>(r - 64); });
+    columns.template drop<1>(64), columns.template drop<2>(64);
+  }
+
+  DEVICE void open(Bits& columns, int number) {
+    const Item it(a, number);
+    const int words = (a.n + 31) / 32, u = it.first / kGroup;
+    columns.open(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words,
+                 min(T::GROUPS, (a.n + kGroup - 1) / kGroup - u));
   }
 
   DEVICE void run() {
-    for_each_item<T::D>(a, [&](const Item& it) {
-      if constexpr (T::GROUPS == 0) dense(it); else sparse(it);
-    });
+    Bits columns(tid, a.n, base + T::kRings, base + T::kTotals);
+    const auto& have = columns.have;
+    Items<T, T::EXPANDERS> items(a, base, tid);
+    if (items.left()) open(columns, items.number);
+    while (items.left()) {
+      first = kFirst | items.number << kItemBit;
+      queries<T, T::EXPANDERS>(*this, Item(a, items.number));
+      while (columns.expand()) {
+        while (have[0] >= kTile) shared(columns);
+        if constexpr (T::GROUPS > 1)
+          while ((have[1] >= 64 && have[2] >= 64) || have[1] > kTile || have[2] > kTile) apart(columns);
+      }
+      items.next();
+      if (items.left()) open(columns, items.number);  // what is loaded is needed after the lists that are left
+      if (have[0] > 0) shared(columns);
+      if constexpr (T::GROUPS > 1)
+        while (have[1] + have[2] > 0) apart(columns);
+      if (first) list(kNarrow, [](int) { return kNoKey; });  // no group keeps anything
+    }
+    list(kDone, [](int) { return kNoKey; });
   }
 };
 
@@ -207,15 +343,17 @@ template <class T>
 struct Consumer {
   const Attention& a;
   const uint32_t base;
-  const int which, tid, lane, warp;              // which of the two; threads of its warpgroup
-  Stage<T::KS> ks;                               // of the keys and of the values
-  Stage<T::VS> vs;
+  const int which, lane, warp;                   // which of the two; warp of its warpgroup
   uint32_t q_parity = 0;
-
-  float o[T::D / 2], s[T::STEP / 2];
-  uint32_t p[T::STEP / 16][4], q[T::QREG ? T::D / 16 : 1][4];
-  float max0, max1, sum0, sum1, rescale0, rescale1;   // of rows lane/4 and lane/4 + 8
-  uint32_t mask[T::STEP / 32];
+  Stage<T::KS> ks;
+  Stage<T::VS> vs;
+  int info;                                      // of the stage
+  float o[T::D / 2];
+  uint32_t q[T::D / 16][4], p[kTile / 16][4];    // left operands: the queries, and the weights of a stage
+  struct State {
+    float max0 = kLowest, max1 = kLowest, sum0 = 0, sum1 = 0;  // of rows lane/4 and lane/4 + 8
+  } state;
+  float rescale0, rescale1;
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
   DEVICE void release(uint32_t b) {
@@ -224,182 +362,210 @@ struct Consumer {
   }
 
   // my_turn waits until the other consumer has issued its products, your_turn lets it issue.
-  DEVICE void my_turn() {
-    if (T::PINGPONG) named_sync(2 + which, 256);
-  }
-  DEVICE void your_turn() {
-    if (T::PINGPONG) named_arrive(3 - which, 256);
-  }
+  DEVICE void my_turn() { named_sync(2 + which, 256); }
+  DEVICE void your_turn() { named_arrive(3 - which, 256); }
 
-  DEVICE void load_queries() {
+  // enter waits for the keys of the next stage.
+  DEVICE void enter() {
+    barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
+    info = load_shared(base + T::kInfo + ks.index * 4);
+  }
+  DEVICE bool is(int flag) const { return __any_sync(~0u, info & flag); }
+  DEVICE bool narrow() const { return T::GROUPS > 0 && is(kNarrow); }
+  DEVICE int half() const { return T::GROUPS > 1 && is(kPrivate) ? which : 0; }
+
+  // queries takes over the item's queries.
+  DEVICE void queries() {
     barrier_wait(barrier(T::kQFull), q_parity);
     q_parity ^= 1;
-    if constexpr (T::QREG) {
-      const int row = which * 64 + warp * 16 + (lane & 15);
-#pragma unroll
-      for (int k = 0; k < T::D / 16; k++) {
-        const int chunk = 2 * k + (lane >> 4);
-        ldmatrix(q[k], base + T::kQ + (chunk >> 3) * kQueries * 128 + swizzled(row, chunk & 7));
-      }
-      release(barrier(T::kQEmpty));
-    } else {
-      copies_visible();
-    }
-  }
-
-  DEVICE void scores(int half) {
-    const uint64_t k = descriptor(base + T::kK + ks.index * T::kTileBytes + half * 8192, 0);
-    wgmma_fence();
+    const int row = which * 64 + warp * 16 + (lane & 15);
 #pragma unroll
     for (int i = 0; i < T::D / 16; i++) {
-      const uint64_t b = k + (i >> 2) * (kTile * 128 >> 4) + (i & 3) * 2;
-      if constexpr (T::QREG) {
-        wgmma<0>(s, q[i], b, i > 0);
-      } else {
-        wgmma(s, descriptor(base + T::kQ + which * 8192, 0) + (i >> 2) * (kQueries * 128 >> 4) + (i & 3) * 2, b, i > 0);
-      }
+      const int chunk = 2 * i + (lane >> 4);
+      ldmatrix(q[i], base + T::kQ + (chunk >> 3) * kTile * 128 + swizzled(row, chunk & 7));
     }
+    release(barrier(T::kQEmpty));
+  }
+
+  template <int N>
+  DEVICE void scores(float (&s)[N / 2]) {
+    const uint64_t k = descriptor(base + T::kK + ks.index * T::kTileBytes + half() * 8192, 0);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < T::D / 16; i++) wgmma<0>(s, q[i], advanced(k, (i >> 2) * kTile * 128 + (i & 3) * 32), i > 0);
     wgmma_commit();
   }
 
+  template <int N>
   DEVICE void values(int half) {
     const uint64_t v = descriptor(base + T::kV + vs.index * T::kTileBytes + half * 8192, kTile * 128);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < T::STEP / 16; i++) wgmma<1>(o, p[i], v + i * (2048 >> 4), true);
+    for (int i = 0; i < N / 16; i++) wgmma<1>(o, p[i], advanced(v, i * 2048), true);
     wgmma_commit();
   }
 
-  DEVICE void load_mask(int half) {
+  template <int N>
+  DEVICE void load_mask(uint32_t (&mask)[N / 32]) {
     const int g = T::MASKS == 1 ? 0 : (which * 64 + warp * 16) / (kQueries / T::MASKS);
-    const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half * 2) * 4;
+    const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half() * 2) * 4;
 #pragma unroll
-    for (int i = 0; i < T::STEP / 32; i++) mask[i] = load_shared(at + 4 * i);
+    for (int i = 0; i < N / 32; i++) mask[i] = load_shared(at + 4 * i);
   }
 
-  DEVICE void softmax() {
+  // highest hides the scores of keys that the group does not keep, and finds the new maxima. A maximum stays where it is
+  // as long as no weight exceeds 2^8: bf16 is as exact there, and the outputs need not be multiplied so often.
+  template <int N>
+  DEVICE void highest(float (&s)[N / 2], const uint32_t (&mask)[N / 32]) {
     uint32_t all = ~0u;
 #pragma unroll
-    for (int i = 0; i < T::STEP / 32; i++) all &= mask[i];
+    for (int i = 0; i < N / 32; i++) all &= mask[i];
     if (all != ~0u) {
 #pragma unroll
-      for (int j = 0; j < T::STEP / 8; j++) {
+      for (int j = 0; j < N / 8; j++) {
         const uint32_t m = mask[j / 4] >> (2 * (lane & 3)) >> (8 * (j % 4));
         if (!(m & 1)) s[4 * j] = s[4 * j + 2] = -CUDART_INF_F;
         if (!(m & 2)) s[4 * j + 1] = s[4 * j + 3] = -CUDART_INF_F;
       }
     }
-    float m0 = max0, m1 = max1;
+    float m0 = state.max0, m1 = state.max1;
 #pragma unroll
-    for (int j = 0; j < T::STEP / 8; j++) {
+    for (int j = 0; j < N / 8; j++) {
       m0 = fmaxf(m0, fmaxf(s[4 * j], s[4 * j + 1]));
       m1 = fmaxf(m1, fmaxf(s[4 * j + 2], s[4 * j + 3]));
     }
     m0 = quad_max(m0), m1 = quad_max(m1);
-    rescale0 = exp2_approx((max0 - m0) * a.scale_log2), rescale1 = exp2_approx((max1 - m1) * a.scale_log2);
-    max0 = m0, max1 = m1;
-    const float b0 = m0 * a.scale_log2, b1 = m1 * a.scale_log2;
-    float t0 = 0, t1 = 0;
-#pragma unroll
-    for (int j = 0; j < T::STEP / 8; j++) {
-      s[4 * j] = exp2_approx(fmaf(s[4 * j], a.scale_log2, -b0)), s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], a.scale_log2, -b0));
-      s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], a.scale_log2, -b1)), s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], a.scale_log2, -b1));
-      t0 += s[4 * j] + s[4 * j + 1], t1 += s[4 * j + 2] + s[4 * j + 3];
-    }
-    sum0 = sum0 * rescale0 + t0, sum1 = sum1 * rescale1 + t1;
+    if ((m0 - state.max0) * a.scale_log2 <= 8) m0 = state.max0;
+    if ((m1 - state.max1) * a.scale_log2 <= 8) m1 = state.max1;
+    rescale0 = exp2_approx((state.max0 - m0) * a.scale_log2), rescale1 = exp2_approx((state.max1 - m1) * a.scale_log2);
+    state = {m0, m1, state.sum0 * rescale0, state.sum1 * rescale1};
   }
 
-  // round turns the weights into the left operand of the next product: the accumulator's layout is the operand's.
-  DEVICE void round() {
+  // weigh turns the scores of keys FROM .. TO-1 into weights.
+  template <int FROM, int TO, int N>
+  DEVICE void weigh(float (&s)[N]) {
+    const float b0 = state.max0 * a.scale_log2, b1 = state.max1 * a.scale_log2;
 #pragma unroll
-    for (int k = 0; k < T::STEP / 16; k++) {
+    for (int j = FROM / 8; j < TO / 8; j++) {
+      s[4 * j] = exp2_approx(fmaf(s[4 * j], a.scale_log2, -b0)), s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], a.scale_log2, -b0));
+      s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], a.scale_log2, -b1)), s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], a.scale_log2, -b1));
+      state.sum0 += s[4 * j] + s[4 * j + 1], state.sum1 += s[4 * j + 2] + s[4 * j + 3];
+    }
+  }
+
+  // round makes the weights a left operand: the accumulator's layout is the operand's.
+  template <int N>
+  DEVICE void round(const float (&s)[N / 2]) {
+#pragma unroll
+    for (int k = 0; k < N / 16; k++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) p[k][i] = pack(s[8 * k + 2 * i], s[8 * k + 2 * i + 1]);
     }
   }
 
   DEVICE void rescale() {
-    if (!__any_sync(~0u, rescale0 != 1.f || rescale1 != 1.f)) return;
 #pragma unroll
     for (int j = 0; j < T::D / 8; j++) o[4 * j] *= rescale0, o[4 * j + 1] *= rescale0, o[4 * j + 2] *= rescale1, o[4 * j + 3] *= rescale1;
   }
 
-  // enter waits for the keys of a stage and returns its StageInfo.
-  DEVICE int enter() {
-    barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
-    return load_shared(base + T::kInfo + ks.index * 4);
-  }
-
-  DEVICE void item(const Item& it) {
-#pragma unroll
-    for (int i = 0; i < T::D / 2; i++) o[i] = 0;
-    max0 = max1 = kLowest, sum0 = sum1 = 0;
-
-    int info = enter();
-    load_queries();
-    int half = T::STEP == 64 && (info & kPrivate) ? which : 0, left = T::STEP == 64 ? info & kHalves : 1;
-    load_mask(half);
-    my_turn();
+  // begin computes the weights of the block's first stage, of N keys.
+  template <int N>
+  DEVICE void begin() {
+    float s[N / 2];
+    uint32_t mask[N / 32];
+    load_mask<N>(mask);
     copies_visible();
-    scores(half);
+    my_turn();
+    scores<N>(s);
     your_turn();
     wgmma_wait<0>();
-    if (--left == 0) release(barrier(T::kKEmpty + ks.index));
-    softmax();
-    round();
-    while (true) {
-      const int value_half = half;
-      const bool stage_done = left == 0;
-      if (stage_done) {
-        if (info & kLast) break;
-        ks.next();
-        info = enter();
-        half = T::STEP == 64 && (info & kPrivate) ? which : 0, left = T::STEP == 64 ? info & kHalves : 1;
-      } else {
-        half++;
-      }
-      load_mask(half);
-      my_turn();
-      copies_visible();
-      scores(half);
-      barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-      copies_visible();
-      values(value_half);
-      your_turn();
-      wgmma_wait<1>();
-      if (--left == 0) release(barrier(T::kKEmpty + ks.index));
-      softmax();
-      wgmma_wait<0>();
-      if (stage_done) release(barrier(T::kVEmpty + vs.index)), vs.next();
-      round();
-      rescale();
-    }
-    ks.next();
-    if (!T::QREG) release(barrier(T::kQEmpty));
-    barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-    copies_visible();
-    values(half);
-    wgmma_wait<0>();
-    release(barrier(T::kVEmpty + vs.index)), vs.next();
-    finish(it);
+    release(barrier(T::kKEmpty + ks.index)), ks.next();
+    highest<N>(s, mask);
+    weigh<0, N>(s);
+    round<N>(s);
   }
 
-  DEVICE void finish(const Item& it) {
-    sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
+  // step computes the weights of a stage of N keys while the values of the stage before, of BEFORE keys, are added. It
+  // returns what was the state before, which is final if this stage is the first of an item.
+  template <int N, int BEFORE>
+  DEVICE State step(int half_before) {
+    float s[N / 2];
+    uint32_t mask[N / 32];
+    load_mask<N>(mask);
+    copies_visible();                            // not when it is this consumer's turn: it takes a while
+    my_turn();
+    scores<N>(s);
+    barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
+    copies_visible();
+    values<BEFORE>(half_before);
+    your_turn();
+    wgmma_wait<1>();
+    release(barrier(T::kKEmpty + ks.index)), ks.next();
+    const State before = state;
+    const bool fresh = is(kFirst);
+    if (fresh) state = State();
+    highest<N>(s, mask);
+    const bool moved = __any_sync(~0u, rescale0 != 1.f || rescale1 != 1.f);
+    weigh<0, N / 2>(s);
+    if (moved && !fresh) {
+      wgmma_wait<0>();
+      rescale();
+    }
+    // The wait for the values' product stands in the middle of the exponentials, behind a branch. Without a branch the
+    // compiler moves it ahead of all of them; after them, the memory would be given back later than it could be.
+    wgmma_wait<0>();
+    release(barrier(T::kVEmpty + vs.index)), vs.next();
+    weigh<N / 2, N>(s);
+    round<N>(s);
+    return before;
+  }
+
+  DEVICE void finish(const Item& it, const State& last) {
+    const float sum0 = quad_sum(last.sum0), sum1 = quad_sum(last.sum1);
     const long long first = (static_cast<long long>(it.batch) * a.heads + it.head) * a.n;
     const int row = it.first + which * 64 + warp * 16 + (lane >> 2);
     store_row<T::D>(a.out, (first + row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
     store_row<T::D>(a.out, (first + row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
     if (a.lse && (lane & 3) == 0) {
-      if (row < a.n) a.lse[first + row] = log_sum_exp(max0, sum0, a.scale_log2);
-      if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(max1, sum1, a.scale_log2);
+      if (row < a.n) a.lse[first + row] = log_sum_exp(last.max0, sum0, a.scale_log2);
+      if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(last.max1, sum1, a.scale_log2);
     }
   }
 
+  DEVICE void clear() {
+#pragma unroll
+    for (int i = 0; i < T::D / 2; i++) o[i] = 0;
+  }
+
   DEVICE void run() {
-    if (T::PINGPONG && which == 1) named_arrive(2, 256);  // the first turn is consumer 0's
-    for_each_item<T::D>(a, [&](const Item& it) { item(it); });
-    if (T::PINGPONG && which == 0) named_sync(2, 256);    // and the last offer of a turn is taken
+    if (which == 1) your_turn();                 // the first turn is consumer 0's
+    enter();
+    if (!is(kDone)) {
+      clear();
+      queries();
+      int item = info >> kItemBit, half_before = half();
+      bool narrow_before = narrow();
+      if (narrow_before) begin<64>(); else begin<128>();
+      while (true) {
+        enter();
+        if (is(kDone)) break;
+        if (is(kFirst)) queries();
+        const State before = narrow() ? narrow_before ? step<64, 64>(half_before) : step<64, 128>(half_before)
+                                      : narrow_before ? step<128, 64>(half_before) : step<128, 128>(half_before);
+        narrow_before = narrow(), half_before = half();
+        if (is(kFirst)) {
+          finish(Item(a, item), before);
+          clear();
+          item = info >> kItemBit;
+        }
+      }
+      barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
+      copies_visible();
+      if (narrow_before) values<64>(half_before); else values<128>(half_before);
+      wgmma_wait<0>();
+      finish(Item(a, item), state);
+    }
+    if (which == 0) my_turn();                   // the last offer of a turn is taken
   }
 };
 
@@ -409,27 +575,32 @@ DEVICE void attend(const Attention& a) {
   const uint32_t base = (smem_address(memory) + 1023) & ~1023u;
   const int warpgroup = threadIdx.x >> 7, tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
   if (threadIdx.x == 0) {
-    const uint32_t b = base + T::kBarriers;
-    barrier_init(b + T::kQFull * 8, 128);
-    barrier_init(b + T::kQEmpty * 8, 8);                           // warps of the consumers
-    for (int i = 0; i < T::KS; i++) {
-      barrier_init(b + (T::kKFull + i) * 8, 128 + 4);              // copies, and the masks of each warp
-      barrier_init(b + (T::kKEmpty + i) * 8, 8);
-    }
-    for (int i = 0; i < T::VS; i++) {
-      barrier_init(b + (T::kVFull + i) * 8, 128);
-      barrier_init(b + (T::kVEmpty + i) * 8, 8);
-    }
+    const auto init = [&](int barrier, int stages, int count) {
+      for (int i = 0; i < stages; i++) barrier_init(base + T::kBarriers + (barrier + i) * 8, count);
+    };
+    constexpr int copying_warps = T::COPIERS / 32, consuming_warps = 8;
+    init(T::kQFull, 1, T::GROUPS == 0 ? T::COPIERS : T::EXPANDERS);
+    init(T::kQEmpty, 1, consuming_warps);
+    init(T::kKFull, T::KS, T::COPIERS + copying_warps);  // the copies of each thread, and the masks of each warp
+    init(T::kKEmpty, T::KS, consuming_warps);
+    init(T::kVFull, T::VS, T::COPIERS);
+    init(T::kVEmpty, T::VS, consuming_warps);
+    init(T::kListFull, T::LS, T::EXPANDERS / 32);
+    init(T::kListEmpty, T::LS, copying_warps);
     barrier_init_done();
   }
   __syncthreads();
   if (warpgroup == 0) {
     registers_lower<T::P>();
-    Producer<T> p{a, base, tid, lane, warp};
-    p.run();
+    if constexpr (T::GROUPS == 0) {
+      Copier<T>{a, base, tid, lane}.dense();
+    } else if (tid < T::COPIERS) {
+      Copier<T>{a, base, tid, lane}.sparse();
+    } else {
+      Expander<T>{a, base, tid - T::COPIERS, lane, (tid - T::COPIERS) / 32}.run();
+    }
   } else {
     registers_raise<T::C>();
-    Consumer<T> c{a, base, warpgroup - 1, tid, lane, warp};
-    c.run();
+    Consumer<T>{a, base, __shfl_sync(~0u, warpgroup, 0) - 1, lane, warp}.run();
   }
 }

@@ -1,18 +1,16 @@
 // Full attention with log-sum-exp, on Hopper. The floor is the matrix unit's: 4·N²·D·H operations.
 #include "attention_sm90.cuh"
 
-#ifndef DENSE_TUNING
-#define DENSE_TUNING 128, false, 3, 2, true, 56, 224
-#endif
-
 #define DENSE(NAME, D)                                                                                               \
-  LAUNCH(NAME, 384, (Config<D, 0, DENSE_TUNING>::kShared), kQueries, 0)                                                           \
+  LAUNCH(NAME, 384, (Config<D, 0>::kShared), kQueries, 1)                                                            \
+  __device__ unsigned NAME##_next;                                                                                   \
   extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const int* start, long long batch,    \
            long long heads, long long kv_heads, long long n, double scale, long long otype) {                        \
-    attend<Config<D, 0, DENSE_TUNING>>(Attention{q, k, v, out, lse, start, nullptr, 0, 0, static_cast<int>(batch),              \
-                                      static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n), 0,   \
-                                      static_cast<float>(scale) * kLog2e, static_cast<int>(otype)});                 \
+    attend<Config<D, 0>>(Attention{q, k, v, out, lse, start, nullptr, 0, 0, static_cast<int>(batch),                 \
+                                   static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n), 0,      \
+                                   static_cast<float>(scale) * kLog2e, static_cast<int>(otype), 0, 0,                \
+                                   &NAME##_next});                                                                   \
   }
 
 DENSE(dense_sm90_d64, 64)

@@ -55,6 +55,9 @@ DEVICE uint64_t descriptor(uint32_t address, uint32_t slab) {
          static_cast<uint64_t>(1024 >> 4) << 32 | 1ull << 62;
 }
 
+// advanced is the descriptor of what lies bytes behind. That the upper word is the same spares the compiler registers.
+DEVICE uint64_t advanced(uint64_t d, uint32_t bytes) { return (d & ~0xFFFFFFFFull) | (static_cast<uint32_t>(d) + (bytes >> 4)); }
+
 #define REGS4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define REGS16(d, i) REGS4(d, i), REGS4(d, i + 4), REGS4(d, i + 8), REGS4(d, i + 12)
 #define REGS32(d) REGS16(d, 0), REGS16(d, 16)
@@ -84,12 +87,4 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, bool add) 
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
       : REGS64(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(TRANSPOSED));
-}
-
-// The same with the left operand in shared memory.
-DEVICE void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", %64, %65, p, 1, 1, 0, 0;\n}"
-      : REGS64(d) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }

@@ -1,34 +1,25 @@
 // Attention over the columns of each query group, on Hopper; see attention_sm90.cuh.
 #include "attention_sm90.cuh"
 
-// Consumers of packs take turns where that was measured: head dim 128, groups of 64 and 32.
-#ifndef ONE_TUNING
-#define ONE_TUNING 128, false, 3, 2, true, 72, 216
-#endif
-#ifndef PACK_TUNING
-#define PACK_TUNING 64, true, 3, 2, true, 88, 208
-#endif
-#ifndef OTHER_TUNING
-#define OTHER_TUNING 64, true, 3, 2, false, 88, 208
-#endif
-
-#define SPARSE(NAME, D, GROUPS, TUNING)                                                                                            \
-  LAUNCH(NAME, 384, (Config<D, GROUPS, TUNING>::kShared), kQueries, 1)                                                             \
+#define SPARSE(NAME, D, GROUPS)                                                                                      \
+  LAUNCH(NAME, 384, (Config<D, GROUPS>::kShared), kQueries, 1)                                                       \
+  __device__ unsigned NAME##_next;                                                                                   \
   extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const uint32_t* bits,                 \
            long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
            long long n, long long group, double scale, long long otype) {                                            \
-    attend<Config<D, GROUPS, TUNING>>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,                       \
-                                  static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads),      \
-                                  static_cast<int>(n), static_cast<int>(group), static_cast<float>(scale) * kLog2e,  \
-                                  static_cast<int>(otype)});                                                         \
+    attend<Config<D, GROUPS>>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,                 \
+                                        static_cast<int>(batch), static_cast<int>(heads),                            \
+                                        static_cast<int>(kv_heads), static_cast<int>(n), static_cast<int>(group),    \
+                                        static_cast<float>(scale) * kLog2e, static_cast<int>(otype), 0, 0,           \
+                                        &NAME##_next});                                                              \
   }
 
-SPARSE(sparse_sm90_d64_g128, 64, 1, ONE_TUNING)
-SPARSE(sparse_sm90_d64_g64, 64, 2, OTHER_TUNING)
-SPARSE(sparse_sm90_d64_g32, 64, 4, OTHER_TUNING)
-SPARSE(sparse_sm90_d64_g16, 64, 8, OTHER_TUNING)
-SPARSE(sparse_sm90_d128_g128, 128, 1, ONE_TUNING)
-SPARSE(sparse_sm90_d128_g64, 128, 2, PACK_TUNING)
-SPARSE(sparse_sm90_d128_g32, 128, 4, PACK_TUNING)
-SPARSE(sparse_sm90_d128_g16, 128, 8, OTHER_TUNING)
+SPARSE(sparse_sm90_d64_g128, 64, 1)
+SPARSE(sparse_sm90_d64_g64, 64, 2)
+SPARSE(sparse_sm90_d64_g32, 64, 4)
+SPARSE(sparse_sm90_d64_g16, 64, 8)
+SPARSE(sparse_sm90_d128_g128, 128, 1)
+SPARSE(sparse_sm90_d128_g64, 128, 2)
+SPARSE(sparse_sm90_d128_g32, 128, 4)
+SPARSE(sparse_sm90_d128_g16, 128, 8)
