@@ -88,3 +88,11 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, bool add) 
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
       : REGS64(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(TRANSPOSED));
 }
+
+// The same with the left operand in shared memory.
+DEVICE void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " NAMES64 ", %64, %65, p, 1, 1, 0, 0;\n}"
+      : REGS64(d) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
