@@ -194,15 +194,14 @@ func (l *linear) multiplyRows(row, rows, d, n int) {
 			active.mulRows(list, n, x, l.w.Cols, panel, y, l.stride, d > 0, nil)
 			continue
 		}
-		active.mulRows(units(list), n, x, l.w.Cols, panel, l.s.product, lanes, false, nil)
+		// A narrow or short piece goes through a whole one, so that its sums are added up
+		// in the same order.
 		for i := range rows {
-			dst := y[i*l.stride:][:width]
-			for j, sum := range l.s.product[i*lanes:][:width] {
-				if d > 0 {
-					sum += dst[j]
-				}
-				dst[j] = sum
-			}
+			copy(l.s.product[i*lanes:][:width], y[i*l.stride:])
+		}
+		active.mulRows(units(list), n, x, l.w.Cols, panel, l.s.product, lanes, d > 0, nil)
+		for i := range rows {
+			copy(y[i*l.stride:][:width], l.s.product[i*lanes:])
 		}
 	}
 }
