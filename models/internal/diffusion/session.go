@@ -147,9 +147,6 @@ func (s *Session) SetPadding(padding []int, restart bool) {
 	}
 }
 
-// Controller returns the controller of the session's attention.
-func (s *Session) Controller() *pulsecol.Controller { return s.ctl }
-
 // Forward runs one denoising step; it is a decode.Forward.
 func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
 	n := s.graph.Len
