@@ -6,11 +6,12 @@ package cudaop
 #cgo LDFLAGS: -lcublasLt
 #include <cublasLt.h>
 
-// A product as cuBLASLt takes it, with what its heuristic has chosen.
+// A product as cuBLASLt takes it, with the algorithms that its heuristic offers, the one first that it takes for the fastest.
 typedef struct {
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t w, x, y;
-	cublasLtMatmulAlgo_t algo;
+	cublasLtMatmulAlgo_t algorithms[8];
+	int count;
 } plan;
 
 static void drop(plan *p) {
@@ -29,14 +30,15 @@ static cublasStatus_t set_bias(plan *p, unsigned long long bias) {
 }
 
 // prepare makes the plan of y [n,out] = x [n,in] w [out,in]ᵀ. cuBLAS is column-major: it sees xᵀ, wᵀ and yᵀ, and computes
-// yᵀ = w xᵀ. A type is 0 for bf16 and 1 for float32; addresses are multiples of alignment.
+// yᵀ = w xᵀ. A type is 0 for bf16 and 1 for float32; addresses are multiples of alignment. There is one algorithm, or up to 8
+// with several.
 static cublasStatus_t prepare(cublasLtHandle_t lt, plan *p, long long n, long long in, long long out, int type, int otype,
-                              unsigned long long bias, unsigned alignment, size_t workspace) {
+                              unsigned long long bias, unsigned alignment, size_t workspace, int several) {
 	const cudaDataType_t from = type ? CUDA_R_32F : CUDA_R_16BF, to = otype ? CUDA_R_32F : CUDA_R_16BF;
 	const cublasOperation_t transpose = CUBLAS_OP_T;
 	const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
 	cublasLtMatmulPreference_t preference = NULL;
-	cublasLtMatmulHeuristicResult_t found;
+	cublasLtMatmulHeuristicResult_t found[8];
 	int count = 0;
 	CHECK(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
 	CHECK(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose));
@@ -57,21 +59,21 @@ static cublasStatus_t prepare(cublasLtHandle_t lt, plan *p, long long n, long lo
 	for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++)
 		status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment, sizeof alignment);
 	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->w, p->x, p->y, p->y, preference, 1, &found, &count);
+		status = cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->w, p->x, p->y, p->y, preference, several ? 8 : 1, found, &count);
 	cublasLtMatmulPreferenceDestroy(preference);
 	CHECK(status);
-	if (count == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-	p->algo = found.algo;
-	return CUBLAS_STATUS_SUCCESS;
+	for (int i = 0; i < count; i++)
+		if (found[i].state == CUBLAS_STATUS_SUCCESS) p->algorithms[p->count++] = found[i].algo;
+	return p->count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// multiply queues the product, with beta times c added to it.
-static cublasStatus_t multiply(cublasLtHandle_t lt, plan *p, unsigned long long w, unsigned long long x, unsigned long long bias,
+// multiply queues the product by one of the algorithms, with beta times c added to it.
+static cublasStatus_t multiply(cublasLtHandle_t lt, plan *p, int algorithm, unsigned long long w, unsigned long long x, unsigned long long bias,
                                float beta, unsigned long long c, unsigned long long y, unsigned long long workspace, size_t size) {
 	const float one = 1;
 	if (bias) CHECK(set_bias(p, bias));
 	return cublasLtMatmul(lt, p->desc, &one, (const void *)w, p->w, (const void *)x, p->x, &beta, (const void *)c, p->y,
-	                      (void *)y, p->y, &p->algo, (void *)workspace, size, NULL);
+	                      (void *)y, p->y, &p->algorithms[algorithm], (void *)workspace, size, NULL);
 }
 */
 import "C"
@@ -84,15 +86,23 @@ import (
 )
 
 // blas is cuBLASLt in the device's own context, with plans of the products that it
-// has done: asking its heuristic takes longer than launching what that chooses.
+// has done: asking its heuristic takes longer than launching what that offers.
 type blas struct {
 	handle    C.cublasLtHandle_t
-	plans     map[shape]*C.plan
+	plans     map[shape]*plan
 	workspace cu.DevicePtr
 }
 
 // blasWorkspace is what NVIDIA recommends for Hopper, in bytes.
 const blasWorkspace = 32 << 20
+
+// plan is how cuBLASLt does products of one shape.
+type plan struct {
+	made   C.plan
+	chosen int // of its algorithms
+}
+
+func (p *plan) algorithms() int { return int(p.made.count) }
 
 // shape is what products with one plan have in common.
 type shape struct {
@@ -119,7 +129,7 @@ func (d *device) multiply(p product) error {
 		if s := C.cublasLtCreate(&b.handle); s != C.CUBLAS_STATUS_SUCCESS {
 			return fmt.Errorf("cudaop: cublasLtCreate: status %d", int(s))
 		}
-		b.plans = map[shape]*C.plan{}
+		b.plans = map[shape]*plan{}
 	}
 	if b.workspace == 0 {
 		var err error
@@ -131,21 +141,33 @@ func (d *device) multiply(p product) error {
 	for (uint64(p.y|p.x|p.w|p.bias|p.residual))%s.alignment != 0 {
 		s.alignment /= 2
 	}
-	plan := b.plans[s]
-	if plan == nil {
-		plan = new(C.plan)
-		if status := C.prepare(b.handle, plan, C.longlong(p.n), C.longlong(p.in), C.longlong(p.out), C.int(elementType(p.dt)), C.int(elementType(p.to)),
-			C.ulonglong(p.bias), C.uint(s.alignment), blasWorkspace); status != C.CUBLAS_STATUS_SUCCESS {
-			C.drop(plan)
+	how := b.plans[s]
+	if how == nil {
+		how = new(plan)
+		several := C.int(0)
+		if worthTrying(p) {
+			several = 1
+		}
+		if status := C.prepare(b.handle, &how.made, C.longlong(p.n), C.longlong(p.in), C.longlong(p.out), C.int(elementType(p.dt)), C.int(elementType(p.to)),
+			C.ulonglong(p.bias), C.uint(s.alignment), blasWorkspace, several); status != C.CUBLAS_STATUS_SUCCESS {
+			C.drop(&how.made)
 			return fmt.Errorf("cudaop: cuBLAS has no product [%d %d] x [%d %d]: status %d", p.n, p.in, p.out, p.in, int(status))
 		}
-		b.plans[s] = plan
+		b.plans[s] = how
+		if err := d.chooseAlgorithm(how, p); err != nil {
+			return err
+		}
 	}
+	return b.queue(how, how.chosen, p)
+}
+
+// queue queues a product by one of its plan's algorithms.
+func (b *blas) queue(how *plan, algorithm int, p product) error {
 	beta, c := C.float(0), p.y
 	if p.residual != 0 {
 		beta, c = 1, p.residual
 	}
-	if status := C.multiply(b.handle, plan, C.ulonglong(p.w), C.ulonglong(p.x), C.ulonglong(p.bias), beta, C.ulonglong(c), C.ulonglong(p.y),
+	if status := C.multiply(b.handle, &how.made, C.int(algorithm), C.ulonglong(p.w), C.ulonglong(p.x), C.ulonglong(p.bias), beta, C.ulonglong(c), C.ulonglong(p.y),
 		C.ulonglong(b.workspace), blasWorkspace); status != C.CUBLAS_STATUS_SUCCESS {
 		return fmt.Errorf("cudaop: cublasLtMatmul [%d %d] x [%d %d]: status %d", p.n, p.in, p.out, p.in, int(status))
 	}
@@ -154,7 +176,7 @@ func (d *device) multiply(p product) error {
 
 func (b *blas) close() error {
 	for _, p := range b.plans {
-		C.drop(p)
+		C.drop(&p.made)
 	}
 	clear(b.plans)
 	if b.handle == nil {

@@ -349,11 +349,10 @@ func rounded(bytes int64) int64 { return max(256, (bytes+255)&^255) }
 
 // get returns memory of at least the given size, with any contents.
 func (m *memory) get(bytes int64) (cu.DevicePtr, error) {
-	bytes = rounded(bytes)
-	if have := m.free[bytes]; len(have) > 0 {
-		m.free[bytes] = have[:len(have)-1]
-		return have[len(have)-1], nil
+	if p := m.idle(bytes); p != 0 {
+		return p, nil
 	}
+	bytes = rounded(bytes)
 	p, err := m.allocate(bytes)
 	if err == cu.OutOfMemory {
 		return 0, fmt.Errorf("cudaop: %w: %s more are wanted, %s are held", ErrMemory, gib(bytes), gib(m.bytes))
@@ -366,7 +365,19 @@ func (m *memory) get(bytes int64) (cu.DevicePtr, error) {
 	return p, nil
 }
 
-// put takes back what get returned; 0 is nothing.
+// idle is get for what is not worth more memory: it returns 0 if none of the size is
+// free.
+func (m *memory) idle(bytes int64) cu.DevicePtr {
+	bytes = rounded(bytes)
+	have := m.free[bytes]
+	if len(have) == 0 {
+		return 0
+	}
+	m.free[bytes] = have[:len(have)-1]
+	return have[len(have)-1]
+}
+
+// put takes back what get or idle returned; 0 is nothing.
 func (m *memory) put(p cu.DevicePtr) {
 	if size, ok := m.sizes[p]; ok {
 		m.free[size] = append(m.free[size], p)

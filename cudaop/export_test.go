@@ -31,6 +31,63 @@ func SetLogitsBytes(n int) (before int) {
 	return before
 }
 
+// SetTryFrom sets from how many multiplications on products try algorithms, and
+// returns what did.
+func SetTryFrom(n int64) (before int64) {
+	before, tryFrom = tryFrom, n
+	return before
+}
+
+// Multiply gives the bits of x wᵀ + bias + residual over its residual, if that is not
+// nil, on a machine's GPU. It says how many algorithms the product had, and of how many
+// the result has the bits of the first one's.
+func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y []uint16, same, of int, err error) {
+	d, err := deviceOf(vm.(gorgonia.External), 0)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	err = d.do(func() (err error) {
+		c := &call{device: d}
+		defer func() { err = errors.Join(err, c.finish(nil)) }()
+		copied := func(v []uint16) (at cu.DevicePtr) {
+			if v == nil || err != nil {
+				return 0
+			}
+			if at, err = c.room(2 * int64(len(v))); err == nil {
+				err = cu.MemcpyHtoD(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
+			}
+			return at
+		}
+		y = make([]uint16, n*out)
+		p := product{x: copied(x), w: copied(w), bias: copied(bias), residual: copied(residual), n: n, in: in, out: out, dt: bfloat16Dtype, to: bfloat16Dtype}
+		p.y = copied(y)
+		if residual != nil {
+			d.memory.put(p.y) // is idle, as some memory is in a model
+			c.scratch = c.scratch[:len(c.scratch)-1]
+			p.y = p.residual
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.multiply(p); err != nil {
+			return err
+		}
+		if err := cu.MemcpyDtoH(unsafe.Pointer(&y[0]), p.y, 2*int64(len(y))); err != nil {
+			return err
+		}
+		for _, how := range d.blas.plans {
+			p.residual = 0
+			agree, err := d.sameBits(how, p)
+			if err != nil {
+				return err
+			}
+			same, of = len(agree), how.algorithms()
+		}
+		return nil
+	})
+	return y, same, of, err
+}
+
 // Choose applies a rule to rows of the host's on a machine's GPU.
 func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) (out []decode.Choice, err error) {
 	d, err := deviceOf(vm.(gorgonia.External), 0)

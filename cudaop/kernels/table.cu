@@ -1,4 +1,4 @@
-// Questions about column tables and padding masks, answered with a few numbers.
+// Questions about column tables, padding masks and results, answered with a few numbers.
 #include "common.cuh"
 
 constexpr int kThreads = 256;
@@ -47,4 +47,26 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     long long queries = min(group, N - u * group);
     atomicAdd(&pairs[threadIdx.x], static_cast<unsigned long long>(queries * sums[threadIdx.x]));
   }
+}
+
+constexpr int kDigested = 64 * kThreads;  // elements of a block
+
+// digest adds to *sum a number made of the bits of x, n elements of 2 bytes, and of where they stand. Tensors with the same
+// number are the same, but for one chance in 2^64. Sums of integers do not depend on their order.
+LAUNCH(digest, kThreads, 0, kDigested, 0)
+extern "C" __global__ void __launch_bounds__(kThreads) digest(const uint16_t* x, unsigned long long* sum, long long n) {
+  const long long first = static_cast<long long>(blockIdx.x) * kDigested, end = min(first + kDigested, n);
+  unsigned long long mine = 0;
+  for (long long i = first + threadIdx.x; i < end; i += kThreads) {
+    unsigned long long z = (static_cast<unsigned long long>(i) << 16 | x[i]) + 0x9E3779B97F4A7C15ull;  // as SplitMix64 mixes
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    mine += z ^ z >> 31;
+  }
+  __shared__ unsigned long long whole;
+  if (threadIdx.x == 0) whole = 0;
+  __syncthreads();
+  atomicAdd(&whole, mine);
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(sum, whole);
 }

@@ -1,0 +1,139 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// cuBLASLt's heuristic orders algorithms by the time that it expects them to take. At
+// the clock that a GPU's power leaves to a large product another of its first eight is
+// often the fastest, and which one depends on the GPU, the size and the numbers. So the
+// first product of a shape tries them, and all that follow use the fastest.
+
+// tryFrom is the number of multiplications from which on a product tries algorithms:
+// that of 4,096 tokens and a matrix of 4,096 x 4,096, 0.2 ms on an H200. Tests change
+// it.
+var tryFrom = int64(1) << 36
+
+// worthTrying reports whether a product tries algorithms. Those of logits, which are
+// float32, do not: the number of their rows changes from step to step.
+func worthTrying(p product) bool {
+	return p.to == bfloat16Dtype && int64(p.n)*int64(p.in)*int64(p.out) >= tryFrom
+}
+
+// tryRounds is how often each algorithm is timed. All of it costs a model of 32 blocks
+// one and a half times as long as the products of a step.
+const tryRounds = 5
+
+// chooseAlgorithm chooses, of a plan's algorithms that give the same bits, the one that
+// is fastest for a product. It queues that product and waits for it. The result is not
+// in p.y afterwards if that is the residual.
+func (d *device) chooseAlgorithm(how *plan, p product) error {
+	if how.algorithms() < 2 {
+		return nil
+	}
+	if p.y == p.residual {
+		// Every trial needs the residual, so results go to memory that is idle, as that of
+		// the queries' heads is in the models when a product adds to a residual. More
+		// memory is not worth it: without any the heuristic's word stands.
+		if p.y = d.memory.idle(int64(p.n) * int64(p.out) * int64(p.to.Size())); p.y == 0 {
+			return nil
+		}
+		defer d.memory.put(p.y)
+	}
+	same, err := d.sameBits(how, p)
+	if err != nil || len(same) < 2 {
+		return err
+	}
+	took, err := d.timed(how, same, p)
+	if err != nil {
+		return err
+	}
+	how.chosen = slices.MinFunc(same, func(a, b int) int { return cmp.Compare(took[a], took[b]) })
+	return nil
+}
+
+// sameBits lists the algorithms whose result has the first one's bits. They add
+// products in the same order: one that did not would round some of millions of sums
+// to another neighbour. So the clock decides about time alone, and the same inputs give
+// the same bits whichever it chooses.
+func (d *device) sameBits(how *plan, p product) (same []int, err error) {
+	digest, err := d.kernel("table", "digest")
+	if err != nil {
+		return nil, err
+	}
+	digests := make([]uint64, how.algorithms())
+	size := int64(len(digests)) * int64(unsafe.Sizeof(digests[0]))
+	at, err := d.memory.get(size)
+	if err != nil {
+		return nil, err
+	}
+	defer d.memory.put(at)
+	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&digests[0]), size); err != nil {
+		return nil, fmt.Errorf("cudaop: digests: %w", err)
+	}
+	n := p.n * p.out
+	for i := range digests {
+		to := at + cu.DevicePtr(i)*cu.DevicePtr(unsafe.Sizeof(digests[0]))
+		if err := errors.Join(d.blas.queue(how, i, p), digest.launchRows(1, n, address(p.y), address(to), integer(n))); err != nil {
+			return nil, err
+		}
+	}
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&digests[0]), at, size); err != nil {
+		return nil, fmt.Errorf("cudaop: digests: %w", err)
+	}
+	for i, one := range digests {
+		if one == digests[0] {
+			same = append(same, i)
+		}
+	}
+	return same, nil
+}
+
+// timed returns the median time of some of a plan's algorithms, by their number, in
+// milliseconds. They take turns, since the clock changes with what ran before.
+func (d *device) timed(how *plan, algorithms []int, p product) (took map[int]float64, err error) {
+	marks := make([]cu.Event, len(algorithms)+1)
+	defer func() {
+		for i := range marks {
+			if marks[i] != (cu.Event{}) {
+				err = errors.Join(err, cu.DestroyEvent(&marks[i]))
+			}
+		}
+	}()
+	for i := range marks {
+		if marks[i], err = cu.MakeEvent(cu.DefaultEvent); err != nil {
+			return nil, fmt.Errorf("cudaop: event: %w", err)
+		}
+	}
+	times := map[int][]float64{}
+	for round := range tryRounds {
+		turn := func(i int) int { return algorithms[(i+round)%len(algorithms)] } // each is first once, when the GPU waits for the host
+		err := marks[0].Record(cu.NoStream)
+		for i := range algorithms {
+			err = errors.Join(err, d.blas.queue(how, turn(i), p), marks[i+1].Record(cu.NoStream))
+		}
+		err = errors.Join(err, marks[len(algorithms)].Synchronize())
+		for i := range algorithms {
+			ms, e := marks[i].Elapsed(marks[i+1])
+			err = errors.Join(err, e)
+			times[turn(i)] = append(times[turn(i)], ms)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cudaop: time of a product: %w", err)
+		}
+	}
+	took = map[int]float64{}
+	for a, ms := range times {
+		slices.Sort(ms)
+		took[a] = ms[tryRounds/2]
+	}
+	return took, nil
+}
