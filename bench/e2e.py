@@ -2,11 +2,12 @@
 attention backend and number of rows of logits.
 
     python3 bench/e2e.py [--shape llada-8b] [--length 4096,16384,65536] [--backend fa2,cudnn] [--rows 128,all]
-    python3 bench/e2e.py --check testdata/llada
+    python3 bench/e2e.py --check testdata/llada --check internal/tinymodel/dream
 
 A step is a forward pass over one sequence of random tokens: bf16, eager, random weights of the published
 configurations in models/. The official code computes the logits of all rows (--rows all); a sampler reads those of the
-tokens it may fill. --check holds the model to the logits that the Go models are tested against.
+tokens it may fill. --check holds the model to the logits that the Go models are tested against, and says how far off its
+own are in bf16: `go test -tags cuda -v -run ReferenceLogits ./cudaop` says that of the operators here.
 """
 
 import argparse
@@ -131,9 +132,10 @@ def relative(got, want):
 
 
 def check(directory):
-    """Compares logits with those that the published code gave in float32; false if they are not the same."""
+    """Compares logits with those that the published code gave in float32; false if they are not the same. Of a model
+    without such it compares bf16 with its own float32."""
     config = json.loads((directory / "config.json").read_text())
-    weights, expected = read_safetensors(directory / "model.safetensors"), read_safetensors(directory / "expected.safetensors")
+    weights = read_safetensors(directory / "model.safetensors")
 
     def model(dtype, device):
         def weight(name, size):
@@ -142,24 +144,32 @@ def check(directory):
             return t.to(device, dtype)
         return Model(config, weight)
 
-    ok = True
-    for name in [n[:-len(".ids")] for n in expected if n.startswith("logits.") and n.endswith(".ids")]:
-        ids, want = expected[name + ".ids"].long(), expected[name + ".out"]
-        error = relative(model(torch.float32, "cpu").logits(ids), want)
-        ok &= error < 1e-4
-        print(f"{name}: float32, relative error {error:.1e}, want below 1e-4")
-        ok &= relative(model(torch.float32, "cpu").logits(ids, 5), want[:, -5:]) < 1e-4
+    exact = model(torch.float32, "cpu")
+    ok, cases = True, {}
+    if (directory / "expected.safetensors").exists():
+        expected = read_safetensors(directory / "expected.safetensors")
+        for name in [n[:-len(".ids")] for n in expected if n.startswith("logits.") and n.endswith(".ids")]:
+            ids, want = expected[name + ".ids"].long(), expected[name + ".out"]
+            error = relative(exact.logits(ids), want)
+            ok &= error < 1e-4
+            print(f"{directory} {name}: float32, relative error {error:.1e}, want below 1e-4")
+            ok &= relative(exact.logits(ids, 5), want[:, -5:]) < 1e-4
+            cases[name] = ids, want
+    else:
+        ids = (torch.arange(512) * 37 % exact.vocab)[None]  # as in cudaop/model_test.go
+        cases["logits.1x512"] = ids, exact.logits(ids)
+    for name, (ids, want) in cases.items():
         if not torch.cuda.is_available():
-            continue
+            break
         for backend in ("math", "fa2", "cudnn"):  # bf16 errors of the backends are those of bf16, not of another model
             try:
                 with sdpa_kernel([BACKENDS[backend]]):
                     error = relative(model(torch.bfloat16, "cuda").logits(ids.cuda()).cpu(), want)
             except RuntimeError as problem:
-                print(f"{name}: {backend} does not take this size: {problem}")
+                print(f"{directory} {name}: {backend} does not take this size: {problem}")
                 continue
             ok &= error < 5e-2
-            print(f"{name}: bfloat16, {backend}, relative error {error:.1e}, want below 5e-2")
+            print(f"{directory} {name}: bfloat16, {backend}, relative error {error:.2e}, want below 5e-2")
     return ok
 
 
@@ -206,10 +216,11 @@ def main():
     p.add_argument("--rows", default="128,all", help="rows of logits: numbers, or all")
     p.add_argument("--samples", type=int, default=5)
     p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there is at least one")
-    p.add_argument("--check", type=pathlib.Path, metavar="DIR", help="compare logits with those of a directory of testdata/")
+    p.add_argument("--check", type=pathlib.Path, metavar="DIR", action="append",
+                   help="compare logits with those of a directory of testdata/, or of internal/tinymodel/ with its own; may be repeated")
     args = p.parse_args()
     if args.check:
-        sys.exit(0 if check(args.check) else 1)
+        sys.exit(0 if all([check(d) for d in args.check]) else 1)
     measure(args)
 
 

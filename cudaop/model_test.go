@@ -121,9 +121,10 @@ func (r *reference) logits(t *testing.T, ids []int32, shape []int, cfg pulsecol.
 	return slices.Clone(out())
 }
 
-// TestReferenceLogits: the reference implementations' logits on the GPU. In float32
-// they are the CPU's to its tolerance. In bfloat16 the error is at most twice that of
-// rounding the operands of the blocks' products alone, which is what the CPU does.
+// TestReferenceLogits: the reference implementations' logits on the GPU, and those of
+// the embedded models. In float32 they are the CPU's to its tolerance. In bfloat16 the
+// error is at most twice that of rounding the operands of the blocks' products alone,
+// which is what the CPU does. bench/e2e.py --check says what PyTorch's is.
 func TestReferenceLogits(t *testing.T) { onBoth(t, testReferenceLogits) }
 
 func testReferenceLogits(t *testing.T) {
@@ -131,6 +132,15 @@ func testReferenceLogits(t *testing.T) {
 	defer l.Close()
 	d := must(dream.Open(golden.Dir(t, "dream")))(t)
 	defer d.Close()
+	small := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
+	defer small.Close()
+	smallDream := must(dream.OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights()))(t)
+	defer smallDream.Close()
+	check := func(t *testing.T, r *reference, ids []int32, shape []int, want []float32) {
+		tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.Float32}), want, 1e-4)
+		plain := r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CPU, Precision: pulsecol.BFloat16})
+		tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.BFloat16}), want, 2*tol.RelL2(plain, want))
+	}
 	for _, r := range []reference{{"llada/expected", l.Build}, {"dream/expected", d.Build}} {
 		set := golden.Open(t, r.set)
 		var cases struct{ Logits []string }
@@ -139,10 +149,18 @@ func testReferenceLogits(t *testing.T) {
 			t.Run(r.set+"/"+name, func(t *testing.T) {
 				ids, shape := set.Int32s(name + ".ids")
 				want, _ := set.Float32s(name + ".out")
-				tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.Float32}), want, 1e-4)
-				plain := r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CPU, Precision: pulsecol.BFloat16})
-				tol.Close(t, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CUDA, Precision: pulsecol.BFloat16}), want, 2*tol.RelL2(plain, want))
+				check(t, &r, ids, shape, want)
 			})
 		}
+	}
+	for _, r := range []reference{{"embedded llada", small.Build}, {"embedded dream", smallDream.Build}} {
+		t.Run(r.set, func(t *testing.T) {
+			ids := make([]int32, 512)
+			for i := range ids {
+				ids[i] = int32(i * 37 % small.Config().Vocab) // as in bench/e2e.py
+			}
+			shape := []int{1, len(ids)}
+			check(t, &r, ids, shape, r.logits(t, ids, shape, pulsecol.Config{Device: pulsecol.CPU, Precision: pulsecol.Float32}))
+		})
 	}
 }
