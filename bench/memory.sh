@@ -19,7 +19,7 @@ fail() { echo "FAIL: $*"; failed=1; }
 
 # start STEPS runs a generation of a few steps and one of STEPS, in the background.
 start() {
-  "$pulsecol" bench e2e --random-weights --shape llada-8b --length "$length" --group-size 128 --steps-per-mode 3 --warmup 1 \
+  "$pulsecol" bench e2e --random-weights --shape llada-8b --length "$length" --group-size 128 --steps-per-mode 9 --warmup 1 \
     --steps "$1" --full "$1" --json >"$dir/rows" 2>"$dir/errors" &
   pid=$!
 }
@@ -61,7 +61,7 @@ wait "$pid" || fail "pulsecol: $(tail -n 3 "$dir/errors")"
 pid=
 held() { grep -o '"held_bytes":[0-9]*' | cut -d: -f2 | tail -n 1; }
 few=$(grep '"mode":"reuse"' "$dir/rows" | held) many=$(grep '"whole_ms"' "$dir/rows" | held)
-echo "held by the operators, bytes: ${few:-none} in 12 steps, ${many:-none} in $steps steps"
+echo "held by the operators, bytes: ${few:-none} in 30 steps, ${many:-none} in $steps steps"
 [ -n "$few" ] && [ -n "$many" ] && [ "$many" -le "$few" ] || fail "it grows"
 first=$(awk '$1 == 0 && $2 > m { m = $2 } END { print m }' "$dir/samples")
 # Weights are there after a few seconds, which the peak of the first half shows.
