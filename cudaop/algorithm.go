@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -14,8 +15,8 @@ import (
 
 // cuBLASLt's heuristic orders algorithms by the time that it expects them to take. At
 // the clock that a GPU's power leaves to a large product another of its first eight is
-// often the fastest, and which one depends on the GPU, the size and the numbers. So the
-// first product of a shape tries them, and all that follow use the fastest.
+// often the fastest, and which one depends on the GPU and the shape. So the first product
+// of a shape tries them, and all that follow in the process use the fastest.
 
 // tryFrom is the number of multiplications from which on a product tries algorithms:
 // that of 4,096 tokens and a matrix of 4,096 x 4,096, 0.2 ms on an H200. Tests change
@@ -28,15 +29,28 @@ func worthTrying(p product) bool {
 	return p.to == bfloat16Dtype && int64(p.n)*int64(p.in)*int64(p.out) >= tryFrom
 }
 
-// tryRounds is how often each algorithm is timed. All of it costs a model of 32 blocks
-// one and a half times as long as the products of a step.
+// tryRounds is how often each algorithm is timed. All trials take a model of 32 blocks one
+// and a half times as long as the products of a step.
 const tryRounds = 5
 
-// chooseAlgorithm chooses, of a plan's algorithms that give the same bits, the one that
-// is fastest for a product. It queues that product and waits for it. The result is not
-// in p.y afterwards if that is the residual.
-func (d *device) chooseAlgorithm(how *plan, p product) error {
+// chosenAlgorithms are those of all machines, which share a GPU: Gorgonia has but one.
+// Every generation is a machine of its own.
+var chosenAlgorithms = struct {
+	sync.Mutex
+	of map[shape]int
+}{of: map[shape]int{}}
+
+// chooseAlgorithm chooses, of the algorithms of a shape's plan that give the same bits,
+// the one that is fastest for a product. If no machine has, it queues that product a few
+// times and waits; the result is then not in p.y if that is the residual.
+func (d *device) chooseAlgorithm(s shape, how *plan, p product) error {
 	if how.algorithms() < 2 {
+		return nil
+	}
+	chosenAlgorithms.Lock()
+	defer chosenAlgorithms.Unlock() // machines that time their trials at once would time each other
+	if chosen, ok := chosenAlgorithms.of[s]; ok {
+		how.chosen = chosen
 		return nil
 	}
 	if p.y == p.residual {
@@ -49,7 +63,7 @@ func (d *device) chooseAlgorithm(how *plan, p product) error {
 		defer d.memory.put(p.y)
 	}
 	same, err := d.sameBits(how, p)
-	if err != nil || len(same) < 2 {
+	if err != nil {
 		return err
 	}
 	took, err := d.timed(how, same, p)
@@ -57,6 +71,7 @@ func (d *device) chooseAlgorithm(how *plan, p product) error {
 		return err
 	}
 	how.chosen = slices.MinFunc(same, func(a, b int) int { return cmp.Compare(took[a], took[b]) })
+	chosenAlgorithms.of[s] = how.chosen
 	return nil
 }
 
@@ -115,7 +130,7 @@ func (d *device) timed(how *plan, algorithms []int, p product) (took map[int]flo
 	}
 	times := map[int][]float64{}
 	for round := range tryRounds {
-		turn := func(i int) int { return algorithms[(i+round)%len(algorithms)] } // each is first once, when the GPU waits for the host
+		turn := func(i int) int { return algorithms[(i+round)%len(algorithms)] } // none is first twice, where the GPU waits for the host
 		err := marks[0].Record(cu.NoStream)
 		for i := range algorithms {
 			err = errors.Join(err, d.blas.queue(how, turn(i), p), marks[i+1].Record(cu.NoStream))

@@ -154,7 +154,7 @@ func (d *device) multiply(p product) error {
 			return fmt.Errorf("cudaop: cuBLAS has no product [%d %d] x [%d %d]: status %d", p.n, p.in, p.out, p.in, int(status))
 		}
 		b.plans[s] = how
-		if err := d.chooseAlgorithm(how, p); err != nil {
+		if err := d.chooseAlgorithm(s, how, p); err != nil {
 			return err
 		}
 	}

@@ -32,8 +32,9 @@ func SetLogitsBytes(n int) (before int) {
 }
 
 // SetTryFrom sets from how many multiplications on products try algorithms, and
-// returns what did.
+// returns what did. What was chosen before is forgotten.
 func SetTryFrom(n int64) (before int64) {
+	clear(chosenAlgorithms.of)
 	before, tryFrom = tryFrom, n
 	return before
 }

@@ -24,7 +24,7 @@ type benchE2ECmd struct {
 	Refreshes    *int      `placeholder:"N" help:"Refreshes of a generation. Default: 16; Dream 8."`
 	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
 	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
-	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these; 0 will do where they take many seconds. Default: 1."`
+	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. With 0 there is only one at each length, which will do where they take many seconds. Default: 1."`
 	Full         *int      `placeholder:"T" help:"Also run one generation of T steps at each length and group size from start to end."`
 	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
 	deviceFlag
@@ -136,7 +136,16 @@ func (c *benchE2ECmd) validate() error {
 
 // tokens is the number of tokens generated: at least one for each step to fill.
 func (c *benchE2ECmd) tokens() int {
-	return max(c.NewTokens, 3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
+	return max(c.NewTokens, c.uncounted()+3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
+}
+
+// uncounted is how many steps come before all others at a length. The first one tries
+// algorithms of products, unless there is a warm-up.
+func (c *benchE2ECmd) uncounted() int {
+	if c.Warmup == 0 {
+		return 1
+	}
+	return 0
 }
 
 // e2eBench is a run of the command.
@@ -155,11 +164,11 @@ func (b *e2eBench) length(n int) error {
 	b.row.N = n
 	ms := map[pulsecol.Mode]float64{}
 	for i, group := range b.cmd.GroupSize {
-		modes := turns{pulsecol.Dense, pulsecol.Refresh, pulsecol.Reuse}
+		modes, uncounted := turns{pulsecol.Dense, pulsecol.Refresh, pulsecol.Reuse}, b.cmd.uncounted()
 		if i > 0 {
-			modes = modes[1:]
+			modes, uncounted = modes[1:], 0
 		}
-		if err := b.steps(n, group, modes, ms); err != nil {
+		if err := b.steps(n, group, uncounted, modes, ms); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -187,12 +196,12 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 	return pulsecol.Uniform{Window: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
 }
 
-// steps measures a step in each of the modes and puts the medians, in
-// milliseconds, into ms.
-func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64) error {
+// steps measures a step in each of the modes, after some uncounted ones of the first,
+// and puts the medians, in milliseconds, into ms.
+func (b *e2eBench) steps(n, group, uncounted int, modes turns, ms map[pulsecol.Mode]float64) error {
 	taken := map[pulsecol.Mode][]float64{}
-	cost, err := b.run(n, group, len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), modes, func(p llada.Progress) {
-		if p.Step > len(modes)*b.cmd.Warmup {
+	cost, err := b.run(n, group, uncounted+len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), delayed{modes, uncounted}, func(p llada.Progress) {
+		if p.Step > uncounted+len(modes)*b.cmd.Warmup {
 			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
 		}
 	})
@@ -212,6 +221,16 @@ func (b *e2eBench) steps(n, group int, modes turns, ms map[pulsecol.Mode]float64
 		}
 	}
 	return nil
+}
+
+// delayed is turns after some steps in the first mode.
+type delayed struct {
+	turns
+	steps int
+}
+
+func (d delayed) Mode(step, total int) pulsecol.Mode {
+	return d.turns.Mode(max(1, step-d.steps), total)
 }
 
 // run runs a generation.
