@@ -111,16 +111,27 @@ const (
 
 // dense queues full attention, with a result of type dt. lse may be 0.
 func (c *call) dense(h *heads, out, lse cu.DevicePtr, dt tensor.Dtype) error {
-	arch := c.architecture()
-	if h.dt == tensor.Float32 {
-		arch = exact
+	args := []uint64{
+		address(out), address(lse), address(h.start),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt),
 	}
-	return c.attend(h, "dense_"+arch, "", h.batch*h.heads, h.n,
-		address(h.q), address(h.k), address(h.v), address(out), address(lse), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt))
+	if h.dt != tensor.Float32 && c.isHopper() {
+		k, err := c.kernel("dense_sm90", fmt.Sprintf("dense_sm90_d%d", h.dim))
+		if err != nil {
+			return err
+		}
+		queries, keys := h.batch*h.heads, h.batch*h.kvHeads
+		maps := []stack{{h.q, queries, h.n, h.dim}, {h.k, keys, h.n, h.dim}, {h.v, keys, h.n, h.dim}}
+		return k.launchMapped(maps, k.items(queries, h.n), args...)
+	}
+	file := "dense_sm80"
+	if h.dt == tensor.Float32 {
+		file = "dense_" + exact
+	}
+	return c.attend(h, file, "", h.batch*h.heads, h.n, append([]uint64{address(h.q), address(h.k), address(h.v)}, args...)...)
 }
 
-// exact is what architecture is for the kernels for float32.
+// exact ends the names of the files of kernels for float32.
 const exact = "f32"
 
 // attend queues a kernel of file for the head dimension, whose name ends in variant,

@@ -8,11 +8,41 @@ package cudaop
 #cgo nocallback launch
 #include <cuda.h>
 
-// launch is cuLaunchKernel on the default stream for a kernel whose n arguments are 8 bytes each. gorgonia.org/cu copies
-// every argument to memory that it allocates.
-static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, unsigned long long *args, int n) {
-	void *params[n];
-	for (int i = 0; i < n; i++) params[i] = args + i;
+// stack is a number of matrices [rows, columns] of bfloat16, one after the other.
+typedef struct {
+	CUdeviceptr at;
+	long long count, rows, columns;
+} stack;
+
+// box_map makes the tensor map from which a kernel for Hopper copies boxes of 64 rows and 64 columns to shared memory, with
+// the 128-byte swizzle and zeros for rows that do not exist.
+static CUresult box_map(CUtensorMap *map, const stack *s) {
+	const cuuint64_t row = 2 * s->columns;
+	const cuuint64_t size[] = {s->columns, s->rows, s->count}, pitch[] = {row, row * s->rows};
+	const cuuint32_t box[] = {64, 64, 1}, step[] = {1, 1, 1};
+	return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)s->at, size, pitch, box, step,
+	                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+	                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+// cluster is how many blocks the kernel wants in a cluster. A driver that does not know the attribute has no clusters.
+static int cluster(CUfunction f) {
+	int width = 0;
+	return cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f) == CUDA_SUCCESS && width > 1 ? width : 1;
+}
+
+// launch is cuLaunchKernel on the default stream for a kernel whose arguments are the maps of up to 3 stacks and then n
+// of 8 bytes each. gorgonia.org/cu copies every argument to memory that it allocates, and has no maps.
+static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, const stack *stacks, int mapped,
+                       unsigned long long *args, int n) {
+	CUtensorMap maps[3];
+	void *params[mapped + n];
+	for (int i = 0; i < mapped; i++) {
+		CUresult code = box_map(&maps[i], &stacks[i]);
+		if (code != CUDA_SUCCESS) return code;
+		params[i] = &maps[i];
+	}
+	for (int i = 0; i < n; i++) params[mapped + i] = args + i;
 	return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, NULL, params, NULL);
 }
 */
@@ -35,6 +65,7 @@ type kernel struct {
 	rows         int // of an item of work
 	perMultiproc int // 0: a block for each item
 	multiprocs   int
+	cluster      int // blocks that run together
 }
 
 // defaultShared is the dynamic shared memory a block may use without asking.
@@ -47,6 +78,7 @@ func newKernel(m cu.Module, name string, multiprocs int) (*kernel, error) {
 		return nil, fmt.Errorf("cudaop: kernel %s: %w", name, err)
 	}
 	k.fn = *(*C.CUfunction)(unsafe.Pointer(&fn)) // cu keeps the handle to itself
+	k.cluster = int(C.cluster(k.fn))
 	at, size, err := m.Global(name + "_launch")
 	var launch [4]int64
 	if err == nil && size != int64(unsafe.Sizeof(launch)) {
@@ -73,9 +105,19 @@ func allowShared(fn C.CUfunction, bytes int) error {
 	return nil
 }
 
+// stack is a number of matrices of bfloat16 on the GPU, one after the other.
+type stack struct {
+	at                   cu.DevicePtr
+	count, rows, columns int
+}
+
 // launch queues the kernel for the given number of items on the default stream.
 // Every argument is 8 bytes, as arg makes them.
-func (k *kernel) launch(items int, args ...uint64) error {
+func (k *kernel) launch(items int, args ...uint64) error { return k.launchMapped(nil, items, args...) }
+
+// launchMapped is launch for a kernel that takes tensor maps of the stacks, at most
+// 3, before its other arguments.
+func (k *kernel) launchMapped(stacks []stack, items int, args ...uint64) error {
 	if items == 0 {
 		return nil
 	}
@@ -83,7 +125,12 @@ func (k *kernel) launch(items int, args ...uint64) error {
 	if k.perMultiproc > 0 {
 		grid = min(items, k.perMultiproc*k.multiprocs)
 	}
-	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), (*C.ulonglong)(&args[0]), C.int(len(args))); code != C.CUDA_SUCCESS {
+	grid = (grid + k.cluster - 1) / k.cluster * k.cluster
+	var maps [3]C.stack
+	for i, s := range stacks {
+		maps[i] = C.stack{at: C.CUdeviceptr(s.at), count: C.longlong(s.count), rows: C.longlong(s.rows), columns: C.longlong(s.columns)}
+	}
+	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), &maps[0], C.int(len(stacks)), (*C.ulonglong)(&args[0]), C.int(len(args))); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: kernel %s on %d blocks: CUDA error %d", k.name, grid, int(code))
 	}
 	return nil
@@ -91,5 +138,8 @@ func (k *kernel) launch(items int, args ...uint64) error {
 
 // launchRows is launch for n rows, queries or elements in each of count parts.
 func (k *kernel) launchRows(count, n int, args ...uint64) error {
-	return k.launch(count*((n+k.rows-1)/k.rows), args...)
+	return k.launch(k.items(count, n), args...)
 }
+
+// items is how many items of work n rows in each of count parts are.
+func (k *kernel) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }

@@ -27,15 +27,6 @@ var portable = false
 // isHopper reports whether kernels named _sm90 run.
 func (d *device) isHopper() bool { return d.capability == hopper && !portable }
 
-// architecture is the last part of the names of modules and kernels that exist in
-// a form for Hopper and in one for every GPU since Ampere.
-func (d *device) architecture() string {
-	if d.isHopper() {
-		return "sm90"
-	}
-	return "sm80"
-}
-
 // kernel returns a kernel of the module built from kernels/<file>.cu, which it
 // loads if it is not.
 func (d *device) kernel(file, name string) (*kernel, error) {

@@ -15,7 +15,6 @@ struct AttentionOf {
   float scale_log2;
   int otype;
   int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
-  unsigned* next;                                // Hopper: counts the items that blocks have fetched
 };
 using Attention = AttentionOf<bf16>;
 

@@ -1,11 +1,13 @@
 // Attention on Hopper: full attention and column-sparse attention are one kernel that differs in which keys it fetches.
 //
-// A block works on 128 consecutive queries of one head at a time, and takes the next such item when it is done, until
-// none is left. Its three warpgroups have three roles, joined by barriers in shared memory:
+// A block works on 128 consecutive queries of one head at a time, and goes on to the next such item when it is done. Its
+// three warpgroups have roles, joined by barriers in shared memory:
 //
-//   expander   turns the bits of the item's groups into lists of keys, one list for each stage (two warps)
-//   copier     copies the listed keys and values row by row into rings of stages of 128 keys, in the layout the matrix
-//              unit wants (two warps; all four in full attention, which needs no lists)
+//   loader     full attention: one thread, which has the copy engine fetch tiles of keys and values into rings of stages
+//              of 128 keys, in the layout the matrix unit wants. Two blocks (a cluster) work on neighbouring queries, and
+//              each fetches half of every tile for both: that leaves power, which is what is short
+//   expander   columns: turns the bits of the item's groups into lists of keys, one list for each stage (two warps)
+//   copier     columns: copies the listed keys and values row by row into the same rings (two warps)
 //   consumers  two warpgroups of 64 queries each run online softmax over the stages:
 //              S = q kᵀ, P = exp2(S - max), O = O·rescale + P v
 //
@@ -33,29 +35,29 @@ constexpr int kTile = 128;                       // keys of a stage
 template <int D_, int GROUPS_>
 struct Config {
   static constexpr int D = D_, GROUPS = GROUPS_;
-  static constexpr int P = 56, C = 224;                         // registers of a thread of the first warpgroup, of a consumer
-  static constexpr int COPIERS = GROUPS == 0 ? 128 : 64, EXPANDERS = 128 - COPIERS;  // threads
+  static constexpr bool FULL = GROUPS == 0;
+  static constexpr int BLOCKS = FULL ? 2 : 1;                   // of a cluster
+  static constexpr int P = FULL ? 24 : 56, C = FULL ? 240 : 224;  // registers of a thread of the first warpgroup, of a consumer
+  static constexpr int COPIERS = 64, EXPANDERS = 64;            // threads
   static constexpr int MASKS = GROUPS > 1 ? GROUPS : 1;         // bitmaps of a stage
-  static constexpr int KS = 3, VS = 2;                          // stages of keys and values
-  static constexpr int LS = GROUPS == 0 ? 0 : 4;                // and of lists
+  static constexpr int KS = 3, VS = 3;                          // stages of keys and values
+  static constexpr int LS = FULL ? 0 : 4;                      // and of lists
   static constexpr int kTileBytes = kTile * D * 2;
-  using Bits = Columns<GROUPS == 0 ? 1 : GROUPS, EXPANDERS>;
+  using Bits = Columns<FULL ? 1 : GROUPS, EXPANDERS>;
 
-  static constexpr int kQ = 0;
-  static constexpr int kK = kQ + kTileBytes;
+  static constexpr int kK = 0;
   static constexpr int kV = kK + KS * kTileBytes;
   static constexpr int kRings = kV + VS * kTileBytes;
-  static constexpr int kMasks = kRings + Bits::kRings * Bits::kRingBytes;  // [KS][MASKS][4]
+  static constexpr int kMasks = kRings + (FULL ? 0 : Bits::kRings * Bits::kRingBytes);  // [KS][MASKS][4]
   static constexpr int kInfo = kMasks + KS * MASKS * 16;        // [KS]
   static constexpr int kLists = kInfo + KS * 4;                 // [LS][kTile]
   static constexpr int kListMasks = kLists + LS * kTile * 4;    // [LS][MASKS][4]
   static constexpr int kListInfo = kListMasks + LS * MASKS * 16;  // [LS]
-  static constexpr int kNext = kListInfo + LS * 4;              // [2]
-  static constexpr int kTotals = kNext + 8;                     // scratch of Bits
+  static constexpr int kTotals = kListInfo + LS * 4;            // scratch of Bits
   static constexpr int kBarriers = (kTotals + Bits::kTotalsBytes + 7) / 8 * 8;
   enum Barrier {
-    kQFull, kQEmpty, kKFull, kKEmpty = kKFull + KS, kVFull = kKEmpty + KS,
-    kVEmpty = kVFull + VS, kListFull = kVEmpty + VS, kListEmpty = kListFull + LS, kCount = kListEmpty + LS
+    kKFull, kKEmpty = kKFull + KS, kVFull = kKEmpty + KS, kVEmpty = kVFull + VS,
+    kListFull = kVEmpty + VS, kListEmpty = kListFull + LS, kCount = kListEmpty + LS
   };
   static constexpr int kShared = kBarriers + kCount * 8 + 1024;  // the tiles start at a multiple of 1024
   static_assert(kShared <= 232448, "more shared memory than a block can have");
@@ -63,75 +65,117 @@ struct Config {
 };
 
 // What is known of a stage besides its keys. A narrow one has 64 keys for each consumer: the same, or with kPrivate its
-// own half of the stage. kFirst is the first of an item, whose number stands from kItemBit on. After the last stage
-// comes one that is kDone and nothing else.
-enum StageInfo { kNarrow = 1, kPrivate = 2, kFirst = 4, kDone = 8, kItemBit = 4 };
+// own half of the stage. Before the keys of an item come its queries, in a stage of their own that says kBegin, with the
+// item's number from kItemBit on. After the last stage comes one that is kDone and nothing else.
+enum StageInfo { kNarrow = 1, kPrivate = 2, kBegin = 4, kDone = 8, kItemBit = 4 };
 
 struct Item {
   int batch, head, first;                        // first query
-
-  DEVICE Item(const Attention& a, int number) {
-    const int tiles = (a.n + kQueries - 1) / kQueries, bh = number / tiles;
-    batch = bh / a.heads, head = bh % a.heads, first = number % tiles * kQueries;
-  }
 };
 
-// Items gives out the items in order: a block's first is its number, the next one comes from a counter that all blocks
-// share, so that a slow multiprocessor takes fewer. Its THREADS call next together.
-template <class T, int THREADS>
-struct Items {
-  const Attention& a;
-  const uint32_t base;
-  const int tid;
-  int number;
+// A cluster's items are its number and every so-manieth after it; each of its blocks has 128 queries of an item.
+template <class T> DEVICE int items(const Attention& a) { return (a.n + T::BLOCKS * kQueries - 1) / (T::BLOCKS * kQueries) * a.heads * a.batch; }
+template <class T> DEVICE int first_item() { return blockIdx.x / T::BLOCKS; }
+template <class T> DEVICE int next_item(int number) { return number + gridDim.x / T::BLOCKS; }
 
-  DEVICE Items(const Attention& a, uint32_t base, int tid) : a(a), base(base), tid(tid), number(blockIdx.x) { fetch(); }
-
-  DEVICE int count() const { return (a.n + kQueries - 1) / kQueries * a.heads * a.batch; }
-  DEVICE bool left() const { return number < count(); }
-
-  DEVICE void next() {
-    const uint32_t at = base + T::kNext + 4 * turn;
-    turn ^= 1;                                   // a thread may still read the word before
-    if (tid == 0) store_shared(at, fetched);
-    named_sync(1, THREADS);
-    number = load_shared(at);
-    fetch();
-  }
-
- private:
-  int fetched, turn = 0;                         // thread 0 has fetched the item after this one
-
-  // Each item is fetched for once, so the counter is back at 0 when the last block ends.
-  DEVICE void fetch() {
-    if (tid == 0 && left()) fetched = atomicInc(a.next, count() - 1) + gridDim.x;
-  }
-};
-
-// queries copies the queries of an item; role's THREADS call it together.
-template <class T, int THREADS, class Role>
-DEVICE void queries(Role& role, const Item& it) {
-  const Attention& a = role.a;
-  const char* from = reinterpret_cast<const char*>(a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D);
-  const int row = role.tid >> 3, chunk = role.tid & 7;
-  const uint32_t to = role.base + T::kQ + swizzled(row, chunk);
-  barrier_wait(role.barrier(T::kQEmpty), role.q_parity ^ 1);
-  role.q_parity ^= 1;
-#pragma unroll 4
-  for (int i = 0; i < kQueries; i += THREADS / 8) {
-    const int r = it.first + row + i;
-    const bool live = r < a.n;
-#pragma unroll
-    for (int slab = 0; slab < T::D / 64; slab++)
-      copy16(to + slab * kTile * 128 + i * 128, from + (live ? r * (T::D * 2) : 0) + slab * 128 + chunk * 16, live);
-  }
-  barrier_arrive_copies(role.barrier(T::kQFull));
+template <class T>
+DEVICE Item item(const Attention& a, int number) {
+  const int parts = items<T>(a) / (a.heads * a.batch), bh = number / parts, part = number % parts;
+  return {bh / a.heads, bh % a.heads, (T::BLOCKS > 1 ? part * T::BLOCKS + cluster_rank() : part) * kQueries};
 }
 
-// --- The copier ----------------------------------------------------------------------------------------------------
+// key_head counts key heads over the batch.
+DEVICE int key_head(const Attention& a, const Item& it) { return it.batch * a.kv_heads + it.head / (a.heads / a.kv_heads); }
 
 // A stage's keys are fetched before the values of the stage before: that is the order in which consumers give memory
 // back, and neither has to wait for the other.
+
+// --- The loader ----------------------------------------------------------------------------------------------------
+
+struct Maps {
+  const TensorMap *q, *k, *v;
+};
+
+template <class T>
+struct Loader {
+  const Attention& a;
+  const Maps& maps;
+  const uint32_t base;
+  const int rank;                                // in the cluster
+  Stage<T::KS> ks;
+  Stage<T::VS> vs;
+
+  DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
+
+  // fetch starts the copies of the tile from row first on: of halves from .. to-1 of its rows, for the blocks of the mask.
+  DEVICE void fetch(uint32_t tile, const TensorMap& map, int first, int matrix, uint32_t full, int from, int to, int blocks) {
+#pragma unroll 1
+    for (int half = from; half < to; half++) {
+#pragma unroll
+      for (int slab = 0; slab < T::D / 64; slab++)
+        copy_box(tile + slab * kTile * 128 + half * 64 * 128, map, slab * 64, first + half * 64, matrix, full, blocks);
+    }
+  }
+  DEVICE void share(uint32_t tile, const TensorMap& map, int first, int matrix, uint32_t full) {
+    fetch(tile, map, first, matrix, full, rank * 2 / T::BLOCKS, (rank + 1) * 2 / T::BLOCKS, (1 << T::BLOCKS) - 1);
+  }
+
+  // open waits for the next stage of keys, tells what it will hold, of count keys, and lets it wait for bytes. The other
+  // block's loader arrives too: so no block gives a stage back that the other has not got back from the time before.
+  DEVICE uint32_t open(int info, int count, int bytes) {
+    const uint32_t full = barrier(T::kKFull + ks.index);
+    barrier_wait(barrier(T::kKEmpty + ks.index), ks.parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < kTile / 32; i++) {
+      const int here = min(max(count - 32 * i, 0), 32);  // in this word of the mask
+      store_shared(base + T::kMasks + (ks.index * kTile / 32 + i) * 4, here == 32 ? ~0u : (1u << here) - 1);
+    }
+    store_shared(base + T::kInfo + ks.index * 4, info);
+    if (T::BLOCKS > 1) barrier_arrive_at(full, rank ^ 1, 1);
+    barrier_expect(full, bytes);
+    return full;
+  }
+
+  DEVICE void queries(int number, const Item& it) {
+    const uint32_t full = open(kBegin | number << kItemBit, 0, T::kTileBytes);
+    fetch(base + T::kK + ks.index * T::kTileBytes, *maps.q, it.first, it.batch * a.heads + it.head, full, 0, 2, 1 << rank);
+    ks.next();
+  }
+
+  DEVICE void keys(int first, int head) {
+    const uint32_t full = open(0, a.n - first, T::kTileBytes);
+    share(base + T::kK + ks.index * T::kTileBytes, *maps.k, first, head, full);
+    ks.next();
+  }
+
+  DEVICE void values(int first, int head) {
+    const uint32_t full = barrier(T::kVFull + vs.index);
+    barrier_wait(barrier(T::kVEmpty + vs.index), vs.parity ^ 1);
+    barrier_expect(full, T::kTileBytes);
+    share(base + T::kV + vs.index * T::kTileBytes, *maps.v, first, head, full);
+    vs.next();
+  }
+
+  DEVICE void run() {
+    int before = -1, head_before = 0;            // the first key of the stage before; its values are still to be fetched
+    for (int number = first_item<T>(); number < items<T>(a); number = next_item<T>(number)) {
+      const Item it = item<T>(a, number);
+      const int head = key_head(a, it);
+      queries(number, it);
+      int key = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
+      do {
+        keys(key, head);
+        if (before >= 0) values(before, head_before);
+        before = key, head_before = head, key += kTile;
+      } while (key < a.n);
+    }
+    if (before >= 0) values(before, head_before);
+    open(kDone, 0, 0);
+  }
+};
+
+// --- The copier ----------------------------------------------------------------------------------------------------
+
 template <class T>
 struct Copier {
   static constexpr int kAtOnce = T::COPIERS / 8, kRows = kTile / kAtOnce;  // 8 threads copy a row
@@ -139,53 +183,45 @@ struct Copier {
   const Attention& a;
   const uint32_t base;
   const int tid, lane;
-  uint32_t q_parity = 0;
   Stage<T::KS> ks;
   Stage<T::VS> vs;
+  long long at, at_before;                       // where the head's keys and values start, in elements; of the stage before
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
-  // head returns where the keys and values of the item's head start, in bytes.
-  DEVICE long long head(const Item& it) const {
-    return (static_cast<long long>(it.batch) * a.kv_heads + it.head / (a.heads / a.kv_heads)) * a.n * (T::D * 2);
-  }
-
-  // rows copies the rows of a tile; offset holds those of this thread in bytes, ~0 for none.
-  DEVICE void rows(uint32_t to, const char* from, const uint32_t (&offset)[kRows]) {
+  // rows copies the rows of a tile; key holds which, as far as this thread copies them, kNoKey for none.
+  DEVICE void rows(uint32_t to, const bf16* from, const uint32_t (&key)[kRows]) {
     to += swizzled(tid >> 3, tid & 7);
-    from += (tid & 7) * 16;
+    from += (tid & 7) * 8;
 #pragma unroll
     for (int i = 0; i < kRows; i++) {
-      const bool live = offset[i] != ~0u;
-      const char* row = from + (live ? offset[i] : 0);
+      const bool live = key[i] != kNoKey;
+      const bf16* row = from + static_cast<uint64_t>(live ? key[i] : 0) * T::D;
 #pragma unroll
-      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * kAtOnce * 128, row + slab * 128, live);
+      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * kAtOnce * 128, row + slab * 64, live);
     }
   }
 
   // neighbours copies the rows first .. first+127 of a tile, as far as they are below limit.
-  DEVICE void neighbours(uint32_t to, const char* from, int first, int limit) {
-    uint32_t offset[kRows];
+  DEVICE void neighbours(uint32_t to, const bf16* from, int first, int limit) {
+    uint32_t key[kRows];
 #pragma unroll
     for (int i = 0; i < kRows; i++) {
       const int r = first + (tid >> 3) + kAtOnce * i;
-      offset[i] = r < limit ? r * (T::D * 2) : ~0u;
+      key[i] = r < limit ? r : kNoKey;
     }
-    rows(to, from, offset);
+    rows(to, from, key);
   }
 
   // listed copies the rows of a list.
-  DEVICE void listed(uint32_t to, const char* from, int list) {
-    uint32_t offset[kRows];
+  DEVICE void listed(uint32_t to, const bf16* from, int list) {
+    uint32_t key[kRows];
 #pragma unroll
-    for (int i = 0; i < kRows; i++) {
-      const uint32_t key = load_shared(base + T::kLists + (list * kTile + (tid >> 3) + kAtOnce * i) * 4);
-      offset[i] = key == kNoKey ? ~0u : key * (T::D * 2);
-    }
-    rows(to, from, offset);
+    for (int i = 0; i < kRows; i++) key[i] = load_shared(base + T::kLists + (list * kTile + (tid >> 3) + kAtOnce * i) * 4);
+    rows(to, from, key);
   }
 
-  // keys starts the next stage. copy(to, from) copies its rows; mask is this thread's word of its masks.
+  // keys starts the next stage. copy(to) copies its rows; mask is this thread's word of its masks.
   template <class Copy>
   DEVICE void keys(int info, uint32_t mask, Copy copy) {
     barrier_wait(barrier(T::kKEmpty + ks.index), ks.parity ^ 1);
@@ -193,7 +229,7 @@ struct Copier {
     if (tid == 0) store_shared(base + T::kInfo + ks.index * 4, info);
     __syncwarp();
     if (lane == 0) barrier_arrive(barrier(T::kKFull + ks.index));
-    copy(base + T::kK + ks.index * T::kTileBytes, reinterpret_cast<const char*>(a.k));
+    copy(base + T::kK + ks.index * T::kTileBytes);
     barrier_arrive_copies(barrier(T::kKFull + ks.index));
     ks.next();
   }
@@ -201,51 +237,34 @@ struct Copier {
   template <class Copy>
   DEVICE void values(Copy copy) {
     barrier_wait(barrier(T::kVEmpty + vs.index), vs.parity ^ 1);
-    copy(base + T::kV + vs.index * T::kTileBytes, reinterpret_cast<const char*>(a.v));
+    copy(base + T::kV + vs.index * T::kTileBytes);
     barrier_arrive_copies(barrier(T::kVFull + vs.index));
     vs.next();
   }
 
-  DEVICE void done() { keys(kDone, 0, [](uint32_t, const char*) {}); }
-
-  DEVICE void dense() {
-    long long at, at_before;
-    int before = -1;                             // the first key of the stage before; its values are still to be fetched
-    const auto values_before = [&] {
-      if (before >= 0) values([&](uint32_t to, const char* from) { neighbours(to, from + at_before, before, a.n); });
-    };
-    for (Items<T, T::COPIERS> items(a, base, tid); items.left(); items.next()) {
-      const Item it(a, items.number);
-      queries<T, T::COPIERS>(*this, it);
-      at = head(it);
-      int info = kFirst | items.number << kItemBit, key = a.start ? min(max(a.start[it.batch], 0), a.n) : 0;
-      do {
-        const int count = min(max(a.n - key - 32 * tid, 0), 32);  // of the keys in this thread's word of the mask
-        keys(info, count == 32 ? ~0u : (1u << count) - 1, [&](uint32_t to, const char* from) { neighbours(to, from + at, key, a.n); });
-        values_before();
-        before = key, at_before = at, info = 0, key += kTile;
-      } while (key < a.n);
-    }
-    values_before();
-    done();
+  // begin starts an item with its queries.
+  DEVICE void begin(const Item& it, int number) {
+    const bf16* q = a.q + (static_cast<long long>(it.batch) * a.heads + it.head) * a.n * T::D;
+    at = static_cast<long long>(key_head(a, it)) * a.n * T::D;
+    keys(kBegin | number << kItemBit, 0, [&](uint32_t to) { neighbours(to, q, it.first, a.n); });
   }
 
-  DEVICE void sparse() {
-    long long at, at_before;
+  DEVICE void done() { keys(kDone, 0, [](uint32_t) {}); }
+
+  DEVICE void run() {
     int before = -1;                             // the list of the stage before; its values are still to be fetched
     const auto values_before = [&] {
       if (before < 0) return;
-      values([&](uint32_t to, const char* from) { listed(to, from + at_before, before); });
-      __syncwarp();
-      if (lane == 0) barrier_arrive(barrier(T::kListEmpty + before));
+      values([&](uint32_t to) { listed(to, a.v + at_before, before); });
+      barrier_arrive(barrier(T::kListEmpty + before));
     };
     for (Stage<T::LS> ls;; ls.next()) {
       barrier_wait(barrier(T::kListFull + ls.index), ls.parity);
       const int info = load_shared(base + T::kListInfo + ls.index * 4);
       if (__any_sync(~0u, info & kDone)) break;
-      if (__any_sync(~0u, info & kFirst)) at = head(Item(a, info >> kItemBit));
+      if (__any_sync(~0u, info & kBegin)) begin(item<T>(a, info >> kItemBit), info >> kItemBit);
       const uint32_t mask = tid < 4 * T::MASKS ? load_shared(base + T::kListMasks + (ls.index * T::MASKS * 4 + tid) * 4) : 0;
-      keys(info, mask, [&](uint32_t to, const char* from) { listed(to, from + at, ls.index); });
+      keys(info & (kNarrow | kPrivate), mask, [&](uint32_t to) { listed(to, a.k + at, ls.index); });
       values_before();
       before = ls.index, at_before = at;
     }
@@ -264,9 +283,8 @@ struct Expander {
   const Attention& a;
   const uint32_t base;
   const int tid, lane, warp;
-  uint32_t q_parity = 0;
   Stage<T::LS> ls;
-  int first = 0;                                 // kFirst and the item's number until its first list is out
+  int first = 0;                                 // kBegin and the item's number until its first list is out
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
@@ -291,8 +309,7 @@ struct Expander {
     }
     if (tid == 0) store_shared(base + T::kListInfo + ls.index * 4, info | first);
     first = 0;
-    __syncwarp();
-    if (lane == 0) barrier_arrive(barrier(T::kListFull + ls.index));
+    barrier_arrive(barrier(T::kListFull + ls.index));
     ls.next();
   }
 
@@ -307,7 +324,7 @@ struct Expander {
   }
 
   DEVICE void open(Bits& columns, int number) {
-    const Item it(a, number);
+    const Item it = item<T>(a, number);
     const int words = (a.n + 31) / 32, u = it.first / kGroup;
     columns.open(a.bits + it.batch * a.batch_stride + it.head * a.head_stride + static_cast<long long>(u) * words,
                  min(T::GROUPS, (a.n + kGroup - 1) / kGroup - u));
@@ -316,18 +333,17 @@ struct Expander {
   DEVICE void run() {
     Bits columns(tid, a.n, base + T::kRings, base + T::kTotals);
     const auto& have = columns.have;
-    Items<T, T::EXPANDERS> items(a, base, tid);
-    if (items.left()) open(columns, items.number);
-    while (items.left()) {
-      first = kFirst | items.number << kItemBit;
-      queries<T, T::EXPANDERS>(*this, Item(a, items.number));
+    int number = first_item<T>();
+    if (number < items<T>(a)) open(columns, number);
+    while (number < items<T>(a)) {
+      first = kBegin | number << kItemBit;
       while (columns.expand()) {
         while (have[0] >= kTile) shared(columns);
         if constexpr (T::GROUPS > 1)
           while ((have[1] >= 64 && have[2] >= 64) || have[1] > kTile || have[2] > kTile) apart(columns);
       }
-      items.next();
-      if (items.left()) open(columns, items.number);  // what is loaded is needed after the lists that are left
+      number = next_item<T>(number);
+      if (number < items<T>(a)) open(columns, number);  // what is loaded is needed after the lists that are left
       if (have[0] > 0) shared(columns);
       if constexpr (T::GROUPS > 1)
         while (have[1] + have[2] > 0) apart(columns);
@@ -343,8 +359,7 @@ template <class T>
 struct Consumer {
   const Attention& a;
   const uint32_t base;
-  const int which, lane, warp;                   // which of the two; warp of its warpgroup
-  uint32_t q_parity = 0;
+  const int which, lane, warp, rank;             // which of the two; warp of its warpgroup; block of the cluster
   Stage<T::KS> ks;
   Stage<T::VS> vs;
   int info;                                      // of the stage
@@ -356,35 +371,48 @@ struct Consumer {
   float rescale0, rescale1;
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
-  DEVICE void release(uint32_t b) {
+
+  // release gives a stage back, to all blocks that fill it: 32 arrivals of a warp, by lane 0. Where each lane has read
+  // the stage itself each arrives for itself. That is not needed, but compute-sanitizer only sees it so.
+  DEVICE void release(uint32_t b, bool each = false) {
     __syncwarp();
-    if (lane == 0) barrier_arrive(b);
+    if (each) barrier_arrive(b); else if (lane == 0) barrier_arrive(b, 32);
+    if (T::BLOCKS > 1 && lane == 0) barrier_arrive_at(b, rank ^ 1, 32);
   }
+
+  // told returns a word of the stage that another thread has stored.
+  DEVICE uint32_t told(uint32_t at) const { return __shfl_sync(~0u, lane == 0 ? load_shared(at) : 0, 0); }
 
   // my_turn waits until the other consumer has issued its products, your_turn lets it issue.
   DEVICE void my_turn() { named_sync(2 + which, 256); }
   DEVICE void your_turn() { named_arrive(3 - which, 256); }
 
-  // enter waits for the keys of the next stage.
+  // enter waits for the next stage.
   DEVICE void enter() {
     barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
-    info = load_shared(base + T::kInfo + ks.index * 4);
+    info = told(base + T::kInfo + ks.index * 4);
   }
+  // A vote tells the compiler that the warp agrees: what depends on it can stay in uniform registers, which products
+  // take their addresses from.
   DEVICE bool is(int flag) const { return __any_sync(~0u, info & flag); }
+  // What threads have copied becomes visible to the matrix unit; what the copy engine has copied is.
+  DEVICE void visible() const {
+    if constexpr (!T::FULL) copies_visible();
+  }
   DEVICE bool narrow() const { return T::GROUPS > 0 && is(kNarrow); }
   DEVICE int half() const { return T::GROUPS > 1 && is(kPrivate) ? which : 0; }
 
-  // queries takes over the item's queries.
+  // queries takes over the queries of an item and goes on to its first keys, whose info then says of which item they are.
   DEVICE void queries() {
-    barrier_wait(barrier(T::kQFull), q_parity);
-    q_parity ^= 1;
-    const int row = which * 64 + warp * 16 + (lane & 15);
+    const int row = which * 64 + warp * 16 + (lane & 15), begun = info;
 #pragma unroll
     for (int i = 0; i < T::D / 16; i++) {
       const int chunk = 2 * i + (lane >> 4);
-      ldmatrix(q[i], base + T::kQ + (chunk >> 3) * kTile * 128 + swizzled(row, chunk & 7));
+      ldmatrix(q[i], base + T::kK + ks.index * T::kTileBytes + (chunk >> 3) * kTile * 128 + swizzled(row, chunk & 7));
     }
-    release(barrier(T::kQEmpty));
+    release(barrier(T::kKEmpty + ks.index), true), ks.next();
+    enter();
+    info |= begun;
   }
 
   template <int N>
@@ -410,7 +438,7 @@ struct Consumer {
     const int g = T::MASKS == 1 ? 0 : (which * 64 + warp * 16) / (kQueries / T::MASKS);
     const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half() * 2) * 4;
 #pragma unroll
-    for (int i = 0; i < N / 32; i++) mask[i] = load_shared(at + 4 * i);
+    for (int i = 0; i < N / 32; i++) mask[i] = told(at + 4 * i);
   }
 
   // highest hides the scores of keys that the group does not keep, and finds the new maxima. A maximum stays where it is
@@ -474,7 +502,7 @@ struct Consumer {
     float s[N / 2];
     uint32_t mask[N / 32];
     load_mask<N>(mask);
-    copies_visible();
+    visible();
     my_turn();
     scores<N>(s);
     your_turn();
@@ -492,28 +520,30 @@ struct Consumer {
     float s[N / 2];
     uint32_t mask[N / 32];
     load_mask<N>(mask);
-    copies_visible();                            // not when it is this consumer's turn: it takes a while
+    visible();                                   // not when it is this consumer's turn: it takes a while
     my_turn();
     scores<N>(s);
     barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-    copies_visible();
+    visible();
     values<BEFORE>(half_before);
     your_turn();
     wgmma_wait<1>();
     release(barrier(T::kKEmpty + ks.index)), ks.next();
     const State before = state;
-    const bool fresh = is(kFirst);
+    const bool fresh = is(kBegin);
     if (fresh) state = State();
     highest<N>(s, mask);
     const bool moved = __any_sync(~0u, rescale0 != 1.f || rescale1 != 1.f);
     weigh<0, N / 2>(s);
-    if (moved && !fresh) {
+    // The wait for the values' product stands in the middle of the exponentials, in both arms of a branch. Without a
+    // branch the compiler moves it ahead of all of them; after them, the memory would be given back later than it could
+    // be. All warps of a warpgroup must wait at the same place: fresh is the same for all of them, moved is not.
+    if (fresh) {
       wgmma_wait<0>();
-      rescale();
+    } else {
+      wgmma_wait<0>();
+      if (moved) rescale();
     }
-    // The wait for the values' product stands in the middle of the exponentials, behind a branch. Without a branch the
-    // compiler moves it ahead of all of them; after them, the memory would be given back later than it could be.
-    wgmma_wait<0>();
     release(barrier(T::kVEmpty + vs.index)), vs.next();
     weigh<N / 2, N>(s);
     round<N>(s);
@@ -543,64 +573,64 @@ struct Consumer {
     if (!is(kDone)) {
       clear();
       queries();
-      int item = info >> kItemBit, half_before = half();
+      int number = info >> kItemBit, half_before = half();
       bool narrow_before = narrow();
       if (narrow_before) begin<64>(); else begin<128>();
       while (true) {
         enter();
         if (is(kDone)) break;
-        if (is(kFirst)) queries();
+        if (is(kBegin)) queries();
         const State before = narrow() ? narrow_before ? step<64, 64>(half_before) : step<64, 128>(half_before)
                                       : narrow_before ? step<128, 64>(half_before) : step<128, 128>(half_before);
         narrow_before = narrow(), half_before = half();
-        if (is(kFirst)) {
-          finish(Item(a, item), before);
+        if (is(kBegin)) {
+          finish(item<T>(a, number), before);
           clear();
-          item = info >> kItemBit;
+          number = info >> kItemBit;
         }
       }
       barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-      copies_visible();
+      visible();
       if (narrow_before) values<64>(half_before); else values<128>(half_before);
       wgmma_wait<0>();
-      finish(Item(a, item), state);
+      finish(item<T>(a, number), state);
     }
     if (which == 0) my_turn();                   // the last offer of a turn is taken
   }
 };
 
 template <class T>
-DEVICE void attend(const Attention& a) {
+DEVICE void attend(const Attention& a, const Maps& maps) {
   extern __shared__ uint8_t memory[];
   const uint32_t base = (smem_address(memory) + 1023) & ~1023u;
   const int warpgroup = threadIdx.x >> 7, tid = threadIdx.x & 127, lane = tid & 31, warp = tid >> 5;
+  const int rank = T::BLOCKS > 1 ? cluster_rank() : 0;
   if (threadIdx.x == 0) {
     const auto init = [&](int barrier, int stages, int count) {
       for (int i = 0; i < stages; i++) barrier_init(base + T::kBarriers + (barrier + i) * 8, count);
     };
-    constexpr int copying_warps = T::COPIERS / 32, consuming_warps = 8;
-    init(T::kQFull, 1, T::GROUPS == 0 ? T::COPIERS : T::EXPANDERS);
-    init(T::kQEmpty, 1, consuming_warps);
-    init(T::kKFull, T::KS, T::COPIERS + copying_warps);  // the copies of each thread, and the masks of each warp
-    init(T::kKEmpty, T::KS, consuming_warps);
-    init(T::kVFull, T::VS, T::COPIERS);
-    init(T::kVEmpty, T::VS, consuming_warps);
-    init(T::kListFull, T::LS, T::EXPANDERS / 32);
-    init(T::kListEmpty, T::LS, copying_warps);
+    constexpr int copying_warps = T::COPIERS / 32, consumers = 256 * T::BLOCKS;
+    init(T::kKFull, T::KS, T::FULL ? T::BLOCKS : T::COPIERS + copying_warps);  // the copies of each thread, and the masks of each warp
+    init(T::kKEmpty, T::KS, consumers);
+    init(T::kVFull, T::VS, T::FULL ? 1 : T::COPIERS);
+    init(T::kVEmpty, T::VS, consumers);
+    init(T::kListFull, T::LS, T::EXPANDERS);
+    init(T::kListEmpty, T::LS, T::COPIERS);
     barrier_init_done();
   }
-  __syncthreads();
+  if (T::BLOCKS > 1) cluster_sync(); else __syncthreads();
   if (warpgroup == 0) {
     registers_lower<T::P>();
-    if constexpr (T::GROUPS == 0) {
-      Copier<T>{a, base, tid, lane}.dense();
+    if constexpr (T::FULL) {
+      if (tid == 0) Loader<T>{a, maps, base, rank}.run();
     } else if (tid < T::COPIERS) {
-      Copier<T>{a, base, tid, lane}.sparse();
+      Copier<T>{a, base, tid, lane}.run();
     } else {
       Expander<T>{a, base, tid - T::COPIERS, lane, (tid - T::COPIERS) / 32}.run();
     }
   } else {
     registers_raise<T::C>();
-    Consumer<T>{a, base, __shfl_sync(~0u, warpgroup, 0) - 1, lane, warp}.run();
+    Consumer<T>{a, base, __shfl_sync(~0u, warpgroup, 0) - 1, lane, warp, rank}.run();
   }
+  if (T::BLOCKS > 1) cluster_sync();             // the other block may still arrive here
 }

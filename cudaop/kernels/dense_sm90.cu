@@ -3,14 +3,15 @@
 
 #define DENSE(NAME, D)                                                                                               \
   LAUNCH(NAME, 384, (Config<D, 0>::kShared), kQueries, 1)                                                            \
-  __device__ unsigned NAME##_next;                                                                                   \
-  extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
-      NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const int* start, long long batch,    \
+  extern "C" __global__ void __cluster_dims__(Config<D, 0>::BLOCKS, 1, 1) __launch_bounds__(384, 1)                  \
+      NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,                                 \
+           const __grid_constant__ TensorMap v, void* out, float* lse, const int* start, long long batch,            \
            long long heads, long long kv_heads, long long n, double scale, long long otype) {                        \
-    attend<Config<D, 0>>(Attention{q, k, v, out, lse, start, nullptr, 0, 0, static_cast<int>(batch),                 \
-                                   static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n), 0,      \
-                                   static_cast<float>(scale) * kLog2e, static_cast<int>(otype), 0, 0,                \
-                                   &NAME##_next});                                                                   \
+    attend<Config<D, 0>>(Attention{nullptr, nullptr, nullptr, out, lse, start, nullptr, 0, 0,                        \
+                                   static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads),     \
+                                   static_cast<int>(n), 0, static_cast<float>(scale) * kLog2e,                       \
+                                   static_cast<int>(otype), 0, 0},                                                   \
+                         Maps{&q, &k, &v});                                                                          \
   }
 
 DENSE(dense_sm90_d64, 64)

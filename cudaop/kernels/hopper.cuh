@@ -10,6 +10,7 @@ DEVICE void barrier_init(uint32_t b, int count) { asm volatile("mbarrier.init.sh
 DEVICE void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 DEVICE void barrier_arrive(uint32_t b) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(b) : "memory"); }
+DEVICE void barrier_arrive(uint32_t b, int count) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(count) : "memory"); }
 
 // barrier_arrive_copies arrives when all copies this thread has started are done.
 DEVICE void barrier_arrive_copies(uint32_t b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(b) : "memory"); }
@@ -26,6 +27,42 @@ DEVICE void barrier_wait(uint32_t b, uint32_t parity) {
 
 // copies_visible makes data that a barrier has reported visible to the matrix unit.
 DEVICE void copies_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// --- Clusters, and the copy engine ---------------------------------------------------------------------------------
+
+DEVICE int cluster_rank() {
+  int r;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+
+DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
+
+// barrier_arrive_at arrives at the same barrier of another block of the cluster.
+DEVICE void barrier_arrive_at(uint32_t b, int rank, int count) {
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there], %2;\n}" ::"r"(b),
+               "r"(rank), "r"(count) : "memory");
+}
+
+// barrier_expect arrives, and lets the barrier also wait for so many bytes.
+DEVICE void barrier_expect(uint32_t b, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
+}
+
+// TensorMap is CUtensorMap: how the copy engine cuts boxes of 64 rows and 64 columns out of a stack of matrices.
+struct alignas(64) TensorMap {
+  uint64_t words[16];
+};
+
+// copy_box starts the copy of a box, swizzled, to the same place in all blocks of the mask, where the barrier counts its
+// bytes. Rows that do not exist become 0.
+DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int matrix, uint32_t b, int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(b), "h"(static_cast<uint16_t>(blocks)) : "memory");
+}
+
+// --- Stages --------------------------------------------------------------------------------------------------------
 
 // Stage is a place in a ring of COUNT buffers, and the parity of its turn.
 template <int COUNT>

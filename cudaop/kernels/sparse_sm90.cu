@@ -3,7 +3,6 @@
 
 #define SPARSE(NAME, D, GROUPS)                                                                                      \
   LAUNCH(NAME, 384, (Config<D, GROUPS>::kShared), kQueries, 1)                                                       \
-  __device__ unsigned NAME##_next;                                                                                   \
   extern "C" __global__ void __launch_bounds__(384, 1)                                                               \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const uint32_t* bits,                 \
            long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
@@ -11,8 +10,8 @@
     attend<Config<D, GROUPS>>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,                 \
                                         static_cast<int>(batch), static_cast<int>(heads),                            \
                                         static_cast<int>(kv_heads), static_cast<int>(n), static_cast<int>(group),    \
-                                        static_cast<float>(scale) * kLog2e, static_cast<int>(otype), 0, 0,           \
-                                        &NAME##_next});                                                              \
+                                        static_cast<float>(scale) * kLog2e, static_cast<int>(otype), 0, 0},          \
+                              Maps{});                                                                               \
   }
 
 SPARSE(sparse_sm90_d64_g128, 64, 1)

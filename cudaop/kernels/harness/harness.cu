@@ -100,7 +100,7 @@ __global__ void fill_bits(uint32_t* bits, i64 rows, int groups, int n, int keep,
 struct Kernel {
   CUfunction f;
   i64 launch[4];
-  int sms;
+  int sms, cluster;
 
   Kernel(const char* module, const char* name) {
     OK(cudaFree(0));
@@ -114,21 +114,37 @@ struct Kernel {
     if (const char* c = std::getenv("PER_SM")) launch[3] = std::atoi(c);   // other than the kernel asks for
     if (launch[1] > 48 << 10) OK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch[1])));
     OK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+    int width = 0;
+    OK(cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f));
+    cluster = std::max(width, 1);
   }
 
   template <class... A>
-  void run(i64 items, A... a) const {
+  void run(i64 items, const A&... a) const {
     i64 values[] = {word(a)...};
-    void* pointers[sizeof...(A)];
-    for (size_t i = 0; i < sizeof...(A); i++) pointers[i] = &values[i];
-    const i64 grid = launch[3] ? std::min(items, launch[3] * sms) : items;
+    i64* value = values;
+    void* pointers[] = {place(a, value++)...};
+    const i64 blocks = launch[3] ? std::min(items, launch[3] * sms) : items, grid = (blocks + cluster - 1) / cluster * cluster;
     OK(cuLaunchKernel(f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(launch[0]), 1, 1, static_cast<unsigned>(launch[1]), nullptr, pointers, nullptr));
   }
 
   static i64 word(i64 x) { return x; }
   static i64 word(double x) { i64 y; std::memcpy(&y, &x, 8); return y; }
   static i64 word(const void* p) { return reinterpret_cast<i64>(p); }
+  static i64 word(const CUtensorMap&) { return 0; }
+  template <class T> static void* place(const T&, i64* value) { return value; }
+  static void* place(const CUtensorMap& map, i64*) { return const_cast<CUtensorMap*>(&map); }
 };
+
+// boxes is the tensor map of count matrices [n, d] at p.
+static CUtensorMap boxes(const void* p, i64 count, i64 n, i64 d) {
+  CUtensorMap map;
+  const cuuint64_t size[] = {cuuint64_t(d), cuuint64_t(n), cuuint64_t(count)}, pitch[] = {cuuint64_t(2 * d), cuuint64_t(2 * d * n)};
+  const cuuint32_t box[] = {64, 64, 1}, step[] = {1, 1, 1};
+  OK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(p), size, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return map;
+}
 
 // --- References in float64 -----------------------------------------------------------------------------------------
 
@@ -301,7 +317,7 @@ static i64 items(const Kernel& kernel, const Shape& s, bool by_group) {
 struct Attention {
   const Kernel& kernel;
   std::string kind;
-  bool by_group;
+  bool by_group, mapped;                         // the kernel takes tensor maps of q, k and v
   void operator()(const Inputs& in, void* out, float* lse, const uint32_t* bits, const int* start, int otype) const {
     const Shape& s = in.s;
     const i64 batch = s.batch, heads = s.heads, kv_heads = s.kv_heads, n = s.n, d = s.d;
@@ -311,6 +327,9 @@ struct Attention {
     else if (kind == "window")
       kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, static_cast<i64>(s.reach), static_cast<i64>(s.sinks),
                  batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), d);
+    else if (mapped)
+      kernel.run(items(kernel, s, false), boxes(in.q.p, batch * heads, n, d), boxes(in.k.p, batch * kv_heads, n, d), boxes(in.v.p, batch * kv_heads, n, d), out, lse, start,
+                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype));
     else
       kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), d);
   }
@@ -623,7 +642,8 @@ int main(int argc, char** argv) {
   const Kernel kernel(argv[3], kernel_name);
   const int d = argc > 5 ? std::atoi(argv[5]) : 128, group = argc > 6 ? std::atoi(argv[6]) : 128;
   const char* label = argc > 7 ? argv[7] : "";
-  const Attention run{kernel, kind, std::string(kernel_name).find("sm90") == std::string::npos};
+  const bool hopper = std::string(kernel_name).find("sm90") != std::string::npos;
+  const Attention run{kernel, kind, !hopper, hopper && kind == "dense"};
   if (verb == "check") {
     if (kind == "dense") check_dense(run, d);
     if (kind == "window") check_window(run, d);
