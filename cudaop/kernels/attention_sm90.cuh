@@ -189,36 +189,39 @@ struct Copier {
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
-  // rows copies the rows of a tile; key holds which, as far as this thread copies them, kNoKey for none.
-  DEVICE void rows(uint32_t to, const bf16* from, const uint32_t (&key)[kRows]) {
+  // rows copies the rows of a tile; offset holds those of this thread in bytes, ~0 for none.
+  DEVICE void rows(uint32_t to, const bf16* from, const uint32_t (&offset)[kRows]) {
     to += swizzled(tid >> 3, tid & 7);
-    from += (tid & 7) * 8;
+    const char* first = reinterpret_cast<const char*>(from) + (tid & 7) * 16;
 #pragma unroll
     for (int i = 0; i < kRows; i++) {
-      const bool live = key[i] != kNoKey;
-      const bf16* row = from + static_cast<uint64_t>(live ? key[i] : 0) * T::D;
+      const bool live = offset[i] != ~0u;
+      const char* row = first + (live ? offset[i] : 0);
 #pragma unroll
-      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * kAtOnce * 128, row + slab * 64, live);
+      for (int slab = 0; slab < T::D / 64; slab++) copy16(to + slab * kTile * 128 + i * kAtOnce * 128, row + slab * 128, live);
     }
   }
 
   // neighbours copies the rows first .. first+127 of a tile, as far as they are below limit.
   DEVICE void neighbours(uint32_t to, const bf16* from, int first, int limit) {
-    uint32_t key[kRows];
+    uint32_t offset[kRows];
 #pragma unroll
     for (int i = 0; i < kRows; i++) {
       const int r = first + (tid >> 3) + kAtOnce * i;
-      key[i] = r < limit ? r : kNoKey;
+      offset[i] = r < limit ? r * (T::D * 2) : ~0u;
     }
-    rows(to, from, key);
+    rows(to, from, offset);
   }
 
   // listed copies the rows of a list.
   DEVICE void listed(uint32_t to, const bf16* from, int list) {
-    uint32_t key[kRows];
+    uint32_t offset[kRows];
 #pragma unroll
-    for (int i = 0; i < kRows; i++) key[i] = load_shared(base + T::kLists + (list * kTile + (tid >> 3) + kAtOnce * i) * 4);
-    rows(to, from, key);
+    for (int i = 0; i < kRows; i++) {
+      const uint32_t key = load_shared(base + T::kLists + (list * kTile + (tid >> 3) + kAtOnce * i) * 4);
+      offset[i] = key == kNoKey ? ~0u : key * (T::D * 2);
+    }
+    rows(to, from, offset);
   }
 
   // keys starts the next stage. copy(to) copies its rows; mask is this thread's word of its masks.
@@ -372,16 +375,21 @@ struct Consumer {
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
-  // release gives a stage back, to all blocks that fill it: 32 arrivals of a warp, by lane 0. Where each lane has read
-  // the stage itself each arrives for itself. That is not needed, but compute-sanitizer only sees it so.
+  // release gives a stage back to all blocks that fill it: 32 arrivals of a warp, by lane 0. Where each lane has read the
+  // stage itself each arrives for itself. That is not needed, but compute-sanitizer only sees it so.
   DEVICE void release(uint32_t b, bool each = false) {
     __syncwarp();
     if (each) barrier_arrive(b); else if (lane == 0) barrier_arrive(b, 32);
     if (T::BLOCKS > 1 && lane == 0) barrier_arrive_at(b, rank ^ 1, 32);
   }
 
-  // told returns a word of the stage that another thread has stored.
-  DEVICE uint32_t told(uint32_t at) const { return __shfl_sync(~0u, lane == 0 ? load_shared(at) : 0, 0); }
+  // told returns a word that another thread has stored in a stage of keys. In full attention one lane reads it for its
+  // warp; with columns, where the shuffle has cost 7 % of groups of 128, each does.
+  static constexpr bool kEachIsTold = !T::FULL;
+  DEVICE uint32_t told(uint32_t at) const {
+    if constexpr (kEachIsTold) return load_shared(at); else return __shfl_sync(~0u, lane == 0 ? load_shared(at) : 0, 0);
+  }
+  DEVICE void release_keys() { release(barrier(T::kKEmpty + ks.index), kEachIsTold), ks.next(); }
 
   // my_turn waits until the other consumer has issued its products, your_turn lets it issue.
   DEVICE void my_turn() { named_sync(2 + which, 256); }
@@ -507,7 +515,7 @@ struct Consumer {
     scores<N>(s);
     your_turn();
     wgmma_wait<0>();
-    release(barrier(T::kKEmpty + ks.index)), ks.next();
+    release_keys();
     highest<N>(s, mask);
     weigh<0, N>(s);
     round<N>(s);
@@ -528,7 +536,7 @@ struct Consumer {
     values<BEFORE>(half_before);
     your_turn();
     wgmma_wait<1>();
-    release(barrier(T::kKEmpty + ks.index)), ks.next();
+    release_keys();
     const State before = state;
     const bool fresh = is(kBegin);
     if (fresh) state = State();
