@@ -9,12 +9,13 @@ package kernel
 // It is an alias because the generator of the assembly, which knows its layout,
 // cannot name types of this package.
 type ahead = [3]struct {
-	left  int      // rows still to fetch, the first of list
+	left  int      // rows still to start, the first of list
 	list  *int32   // as for level.mulRows
 	rows  *float32 // row 0, nil after the last entry
 	ld    int      // bytes from one row to the next
 	lines int      // cache lines of a row
-	burst int      // rows to fetch per pause of the multiplication, in the first entry
+	line  int      // of the latest row still to fetch, the first ones
+	burst int      // lines to fetch per pause of the multiplication, in the first entry
 }
 
 const cacheLine = 64
@@ -22,7 +23,7 @@ const cacheLine = 64
 // aheadSteps is the number of steps between pauses of the assembly.
 const aheadSteps = 16
 
-// soonRows is how far beyond the end of a list mulCols reads.
+// soonRows is how far beyond the end of a list multiplications read.
 const soonRows = 8
 
 // planAhead makes h name the rows of src, [N, dim], in list and the first count
@@ -44,6 +45,6 @@ func planAhead(h *ahead, src []float32, dim int, list []int32, then []float32, c
 		return nil
 	}
 	pauses := max(1, rows*dim/(rowUnit*aheadSteps))
-	h[0].burst = (h[0].left + h[1].left + pauses - 1) / pauses
+	h[0].burst = (h[0].left*h[0].lines + h[1].left*h[1].lines + pauses - 1) / pauses
 	return h
 }

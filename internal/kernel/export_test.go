@@ -84,7 +84,8 @@ func checked(l *level) *level {
 		require("dotRows", rows > 0 && rows%rowUnit == 0 && rows <= len(dst) && rows*lanes <= len(p) && len(w) >= lanes, rows, len(dst), len(p), len(w))
 		l.dotRows(dst, p, rows, w)
 	}
-	c.transpose = func(dst []float32, ldd int, src []float32, lds, m, n int, scale float32) {
+	c.transpose = func(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32) {
+		require("transpose scale", n <= len(scale), n, len(scale))
 		requireTranspose(len(dst), ldd, len(src), lds, m, n)
 		l.transpose(dst, ldd, src, lds, m, n, scale)
 	}
@@ -131,7 +132,7 @@ func checkedMulRows(f mulRowsFunc) mulRowsFunc {
 	return func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
 		m := len(list)
 		require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && lda >= k && ldd >= lanes, m, k, lda, ldd)
-		require("mulRows list", slices.Min(list) >= 0, m)
+		require("mulRows list", slices.Min(list) >= 0 && cap(list) >= m+soonRows, m)
 		require("mulRows a", int(slices.Max(list))*lda+k <= len(a), int(slices.Max(list)), k, lda, len(a))
 		require("mulRows b", k*lanes <= len(b), k, len(b))
 		require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
@@ -140,13 +141,13 @@ func checkedMulRows(f mulRowsFunc) mulRowsFunc {
 }
 
 func checkedMulCols(f mulColsFunc) mulColsFunc {
-	return func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+	return func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
 		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
 		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
 		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
 		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
 		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
-		f(m, list, a, lda, b, d, ldd, accumulate, next)
+		f(m, list, a, lda, b, d, ldd, keep, next)
 	}
 }
 
@@ -168,7 +169,12 @@ func checkedBF16(p bf16Products) bf16Products {
 // checkedInt16 is checked for products of integers.
 func checkedInt16(p int16Products) int16Products {
 	c := p
-	c.mulRows, c.mulCols = checkedMulRows(p.mulRows), checkedMulCols(p.mulCols)
+	c.mulRows = checkedMulRows(p.mulRows)
+	mulCols := checkedMulCols(p.mulCols)
+	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
+		require("mulCols of integers", keep == nil, m)
+		mulCols(m, list, a, lda, b, d, ldd, keep, next)
+	}
 	c.packRows = func(dst []float32, ldd int, units []float32, list []int32, src []float32, lds, n int, largest, share float32) {
 		requirePack(dst, ldd, list, src, lds, n, p.words(len(list)), n)
 		require("packRows units", n <= len(units), n, len(units))

@@ -102,7 +102,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 	panel := &w.panels[0]
 	dimPad, dimLanes := roundUp(t.dim, rowUnit), roundUp(t.dim, lanes)
 	// The panel's output is not in use, so it holds dout and then dq.
-	packLanes(panel.output, g.dout[first*t.dim:], count, t.dim, 1)
+	w.packLanes(panel.output, g.dout[first*t.dim:], count, t.dim, 1)
 	w.grad = sized(&w.grad, roundUp(keys, rowUnit)*lanes)
 	var dots [lanes]float32 // rowsum(P * dP)
 	for b := range t.blocks() {
@@ -135,6 +135,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 			copy(dout[d*lanes+i*lanes:], g.dout[(first+i)*t.dim+d:][:width])
 		}
 	}
+	var keep *[lanes]float32 // of dq, nothing at first
 	for b := range t.blocks() {
 		start := b * t.blockLen()
 		list := t.block(start)
@@ -152,7 +153,8 @@ func (w *scratch) backward(t *tile, g *gradient) {
 				k, ldk = padRows(&w.v, t.k, t.dim, list)
 				rowsOfK = identity[:rows]
 			}
-			active.mulCols(dimPad, rowsOfK, k, ldk, ds, panel.output, lanes, start > 0, nil)
+			active.mulCols(dimPad, rowsOfK, k, ldk, ds, panel.output, lanes, keep, nil)
+			keep = &ones
 		}
 		if g.dk != nil {
 			w.addRows(g.dk, t.dim, list, ds, q, count)
@@ -162,7 +164,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 		}
 	}
 	if g.dq != nil {
-		transpose(g.dq[first*t.dim:], t.dim, panel.output, lanes, t.dim, count, 1)
+		transpose(g.dq[first*t.dim:], t.dim, panel.output, lanes, t.dim, count, ones[:])
 	}
 }
 

@@ -13,18 +13,20 @@ func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []f
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
 // mulColsAVX512 is level.mulCols.
 //
 //go:noescape
-func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
@@ -77,18 +79,20 @@ func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []flo
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
 // mulColsAVX2 is level.mulCols.
 //
 //go:noescape
-func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
@@ -135,7 +139,7 @@ func spinAVX2(n int) (flops int)
 // transposeAVX2 is level.transpose.
 //
 //go:noescape
-func transposeAVX2(dst []float32, ldd int, src []float32, lds int, m int, n int, scale float32)
+func transposeAVX2(dst []float32, ldd int, src []float32, lds int, m int, n int, scale []float32)
 
 // packF32AVX2 is level.packF32.
 //
@@ -171,18 +175,20 @@ func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
 // mulColsAVX512BF16 is level.mulCols.
 //
 //go:noescape
-func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
@@ -210,18 +216,20 @@ func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 
 // mulColsAVX512VNNI is level.mulCols.
 //
 //go:noescape
-func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
 	left  int
 	list  *int32
 	rows  *float32
 	ld    int
 	lines int
+	line  int
 	burst int
 })
 

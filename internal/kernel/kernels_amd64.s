@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·mulRowsAVX512(SB), NOSPLIT, $0-136
+TEXT ·mulRowsAVX512(SB), NOSPLIT, $8-136
 tile:
 	MOVQ    list_base+0(FP), AX
 	MOVQ    k+24(FP), CX
@@ -90,107 +90,148 @@ k:
 	ADDQ         $0x04, AX
 	TESTQ        $0x0000003f, AX
 	JNZ          k
+	MOVQ         list_base+0(FP), R12
+	MOVQ         lda+56(FP), R13
+	MOVQ         k+24(FP), R14
+	SHLQ         $0x02, R14
+	ADDQ         a_base+32(FP), R14
+	ADDQ         AX, R14
+	MOVLQSX      (R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      4(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      8(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      12(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      16(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      20(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      24(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      28(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
 	JZ           ahead_end
-	MOVQ         40(R12), R13
-
-ahead_row:
-	MOVQ  (R12), R14
-	TESTQ R14, R14
-	JNZ   ahead_more
-	ADDQ  $0x30, R12
-	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R14
-	MOVQ    R14, (R12)
-	MOVQ    8(R12), R15
-	MOVLQSX (R15)(R14*4), R14
-	IMULQ   24(R12), R14
-	ADDQ    16(R12), R14
-	MOVQ    32(R12), R15
+	MOVQ         48(R12), R13
 
 ahead_line:
-	PREFETCHT1 (R14)
-	PREFETCHT1 64(R14)
-	PREFETCHT1 128(R14)
-	PREFETCHT1 192(R14)
-	ADDQ       $0x00000100, R14
-	SUBQ       $0x04, R15
-	JG         ahead_line
+	MOVQ  (R12), R14
+	MOVQ  40(R12), R15
+	TESTQ R15, R15
+	JNZ   ahead_more
+	TESTQ R14, R14
+	JNZ   ahead_row
+	ADDQ  $0x38, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R14
+	MOVQ R14, (R12)
+	MOVQ 32(R12), R15
+
+ahead_more:
+	MOVQ    8(R12), BP
+	MOVLQSX (BP)(R14*4), BP
+	IMULQ   24(R12), BP
+	ADDQ    16(R12), BP
+	MOVQ    R15, R14
+	SHLQ    $0x06, R14
+	ADDQ    R14, BP
+
+ahead_fetch:
+	SUBQ       $0x40, BP
+	PREFETCHT1 (BP)
+	DECQ       R15
 	DECQ       R13
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R15, R15
+	JNZ        ahead_fetch
+	MOVQ       R15, 40(R12)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R15, 40(R12)
 
 ahead_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
+	MOVQ   ldc+112(FP), CX
+	SHLQ   $0x02, CX
+	MOVB   accumulate+120(FP), DL
+	TESTB  DL, DL
 	JZ     store
-	MOVQ   AX, CX
-	VADDPS (CX), Z0, Z0
-	VADDPS 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VADDPS (CX), Z2, Z2
-	VADDPS 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VADDPS (CX), Z4, Z4
-	VADDPS 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VADDPS (CX), Z6, Z6
-	VADDPS 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VADDPS (CX), Z8, Z8
-	VADDPS 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VADDPS (CX), Z10, Z10
-	VADDPS 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VADDPS (CX), Z12, Z12
-	VADDPS 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VADDPS (CX), Z14, Z14
-	VADDPS 64(CX), Z15, Z15
-	ADDQ   DX, CX
+	MOVQ   AX, DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z1, Z1
+	ADDQ   CX, DX
+	VADDPS (DX), Z2, Z2
+	VADDPS 64(DX), Z3, Z3
+	ADDQ   CX, DX
+	VADDPS (DX), Z4, Z4
+	VADDPS 64(DX), Z5, Z5
+	ADDQ   CX, DX
+	VADDPS (DX), Z6, Z6
+	VADDPS 64(DX), Z7, Z7
+	ADDQ   CX, DX
+	VADDPS (DX), Z8, Z8
+	VADDPS 64(DX), Z9, Z9
+	ADDQ   CX, DX
+	VADDPS (DX), Z10, Z10
+	VADDPS 64(DX), Z11, Z11
+	ADDQ   CX, DX
+	VADDPS (DX), Z12, Z12
+	VADDPS 64(DX), Z13, Z13
+	ADDQ   CX, DX
+	VADDPS (DX), Z14, Z14
+	VADDPS 64(DX), Z15, Z15
+	ADDQ   CX, DX
 
 store:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	SUBQ    $0x08, list_len+8(FP)
 	JNZ     tile
 	VZEROUPPER
 	RET
 
-// func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·mulColsAVX512(SB), NOSPLIT, $0-136
 tile:
@@ -258,97 +299,110 @@ k:
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
 	JZ           ahead_end
-	MOVQ         40(DI), R8
-
-ahead_row:
-	MOVQ  (DI), R9
-	TESTQ R9, R9
-	JNZ   ahead_more
-	ADDQ  $0x30, DI
-	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R9
-	MOVQ    R9, (DI)
-	MOVQ    8(DI), R10
-	MOVLQSX (R10)(R9*4), R9
-	IMULQ   24(DI), R9
-	ADDQ    16(DI), R9
-	MOVQ    32(DI), R10
+	MOVQ         48(DI), R8
 
 ahead_line:
-	PREFETCHT1 (R9)
-	PREFETCHT1 64(R9)
-	PREFETCHT1 128(R9)
-	PREFETCHT1 192(R9)
-	ADDQ       $0x00000100, R9
-	SUBQ       $0x04, R10
-	JG         ahead_line
+	MOVQ  (DI), R9
+	MOVQ  40(DI), R10
+	TESTQ R10, R10
+	JNZ   ahead_more
+	TESTQ R9, R9
+	JNZ   ahead_row
+	ADDQ  $0x38, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R9
+	MOVQ R9, (DI)
+	MOVQ 32(DI), R10
+
+ahead_more:
+	MOVQ    8(DI), R11
+	MOVLQSX (R11)(R9*4), R11
+	IMULQ   24(DI), R11
+	ADDQ    16(DI), R11
+	MOVQ    R10, R9
+	SHLQ    $0x06, R9
+	ADDQ    R9, R11
+
+ahead_fetch:
+	SUBQ       $0x40, R11
+	PREFETCHT1 (R11)
+	DECQ       R10
 	DECQ       R8
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R10, R10
+	JNZ        ahead_fetch
+	MOVQ       R10, 40(DI)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R10, 40(DI)
 
 ahead_end:
-	TESTQ  SI, SI
-	JNZ    k
-	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
-	JZ     store
-	MOVQ   AX, CX
-	VADDPS (CX), Z0, Z0
-	VADDPS 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VADDPS (CX), Z2, Z2
-	VADDPS 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VADDPS (CX), Z4, Z4
-	VADDPS 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VADDPS (CX), Z6, Z6
-	VADDPS 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VADDPS (CX), Z8, Z8
-	VADDPS 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VADDPS (CX), Z10, Z10
-	VADDPS 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VADDPS (CX), Z12, Z12
-	VADDPS 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VADDPS (CX), Z14, Z14
-	VADDPS 64(CX), Z15, Z15
-	ADDQ   DX, CX
+	TESTQ       SI, SI
+	JNZ         k
+	MOVQ        c_base+88(FP), AX
+	MOVQ        ldc+112(FP), CX
+	SHLQ        $0x02, CX
+	MOVQ        keep+120(FP), DX
+	TESTQ       DX, DX
+	JZ          store
+	VMOVUPS     (DX), Z16
+	VMOVUPS     64(DX), Z17
+	MOVQ        AX, DX
+	VFMADD231PS (DX), Z16, Z0
+	VFMADD231PS 64(DX), Z17, Z1
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z2
+	VFMADD231PS 64(DX), Z17, Z3
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z4
+	VFMADD231PS 64(DX), Z17, Z5
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z6
+	VFMADD231PS 64(DX), Z17, Z7
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z8
+	VFMADD231PS 64(DX), Z17, Z9
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z10
+	VFMADD231PS 64(DX), Z17, Z11
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z12
+	VFMADD231PS 64(DX), Z17, Z13
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z14
+	VFMADD231PS 64(DX), Z17, Z15
+	ADDQ        CX, DX
 
 store:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	ADDQ    $0x20, a_base+32(FP)
 	SUBQ    $0x08, m+0(FP)
@@ -357,52 +411,54 @@ store:
 	RET
 
 // func softmaxAVX512(s []float32, rows int, state []float32)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·softmaxAVX512(SB), NOSPLIT, $0-56
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·softmaxAVX512(SB), NOSPLIT, $8-56
 	MOVQ         s_base+0(FP), AX
 	MOVQ         state_base+32(FP), CX
-	MOVL         $0xc2fc0000, DX
+	STMXCSR      (SP)
+	MOVL         (SP), DX
+	ORL          $0x00008000, DX
+	MOVL         DX, 4(SP)
+	LDMXCSR      4(SP)
+	MOVL         $0x3f800000, DX
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Z0
-	MOVL         $0x3f800000, DX
+	MOVL         $0x3f317276, DX
 	VMOVD        DX, X1
 	VPBROADCASTD X1, Z1
-	MOVL         $0x3f317276, DX
+	MOVL         $0x3e75e99c, DX
 	VMOVD        DX, X2
 	VPBROADCASTD X2, Z2
-	MOVL         $0x3e75e99c, DX
+	MOVL         $0x3d64c2db, DX
 	VMOVD        DX, X3
 	VPBROADCASTD X3, Z3
-	MOVL         $0x3d64c2db, DX
+	MOVL         $0x3c12b3ea, DX
 	VMOVD        DX, X4
 	VPBROADCASTD X4, Z4
-	MOVL         $0x3c12b3ea, DX
+	MOVL         $0x3af84b68, DX
 	VMOVD        DX, X5
 	VPBROADCASTD X5, Z5
-	MOVL         $0x3af84b68, DX
-	VMOVD        DX, X6
-	VPBROADCASTD X6, Z6
 	MOVQ         $0x00000002, DX
 
 columns:
+	VMOVUPS (CX), Z6
 	VMOVUPS (CX), Z7
 	VMOVUPS (CX), Z8
 	VMOVUPS (CX), Z9
-	VMOVUPS (CX), Z10
 	MOVQ    AX, BX
 	MOVQ    rows+24(FP), SI
 
 max:
 	CMPQ    SI, $0x04
 	JL      max_single
-	VMOVUPS (BX), Z11
-	VMOVUPS 128(BX), Z12
-	VMOVUPS 256(BX), Z13
-	VMOVUPS 384(BX), Z14
+	VMOVUPS (BX), Z10
+	VMOVUPS 128(BX), Z11
+	VMOVUPS 256(BX), Z12
+	VMOVUPS 384(BX), Z13
+	VMAXPS  Z6, Z10, Z6
 	VMAXPS  Z7, Z11, Z7
 	VMAXPS  Z8, Z12, Z8
 	VMAXPS  Z9, Z13, Z9
-	VMAXPS  Z10, Z14, Z10
 	ADDQ    $0x00000200, BX
 	SUBQ    $0x04, SI
 	JMP     max
@@ -410,95 +466,90 @@ max:
 max_single:
 	TESTQ   SI, SI
 	JZ      max_end
-	VMOVUPS (BX), Z11
-	VMAXPS  Z7, Z11, Z7
+	VMOVUPS (BX), Z10
+	VMAXPS  Z6, Z10, Z6
 	ADDQ    $0x00000080, BX
 	DECQ    SI
 	JMP     max_single
 
 max_end:
+	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z9, Z7
-	VMAXPS       Z8, Z10, Z8
-	VMAXPS       Z7, Z8, Z7
+	VMAXPS       Z6, Z7, Z6
 	MOVL         $0xff7fffff, BX
-	VMOVD        BX, X8
-	VPBROADCASTD X8, Z8
-	VCMPPS       $0x0d, Z8, Z7, K1
-	VMOVAPS.Z    Z7, K1, Z8
-	VMOVUPS      (CX), Z9
-	VMOVUPS      Z7, (CX)
-	VSUBPS       Z8, Z9, Z9
-	VREDUCEPS    $0x09, Z9, Z7
-	VMOVUPS      Z6, Z10
-	VFMADD213PS  Z5, Z7, Z10
-	VFMADD213PS  Z4, Z7, Z10
-	VFMADD213PS  Z3, Z7, Z10
-	VFMADD213PS  Z2, Z7, Z10
-	VFMADD213PS  Z1, Z7, Z10
-	VCMPPS       $0x05, Z0, Z9, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z9
-	VMOVUPS      Z9, 256(CX)
-	VXORPS       Z7, Z7, Z7
-	VXORPS       Z10, Z10, Z10
-	VMULPS       128(CX), Z9, Z7
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	VCMPPS       $0x0d, Z7, Z6, K1
+	VMOVAPS.Z    Z6, K1, Z7
+	VMOVUPS      (CX), Z8
+	VMOVUPS      Z6, (CX)
+	VSUBPS       Z7, Z8, Z8
+	VREDUCEPS    $0x09, Z8, Z6
+	VMOVUPS      Z5, Z9
+	VFMADD213PS  Z4, Z6, Z9
+	VFMADD213PS  Z3, Z6, Z9
+	VFMADD213PS  Z2, Z6, Z9
+	VFMADD213PS  Z1, Z6, Z9
+	VFMADD213PS  Z0, Z6, Z9
+	VSCALEFPS    Z8, Z9, Z8
+	VMOVUPS      Z8, 256(CX)
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z9, Z9, Z9
+	VMULPS       128(CX), Z8, Z6
 	MOVQ         AX, BX
 	MOVQ         rows+24(FP), SI
 
 exp:
 	CMPQ        SI, $0x04
 	JL          exp_single
-	VMOVUPS     (BX), Z9
-	VMOVUPS     128(BX), Z11
-	VMOVUPS     256(BX), Z12
-	VMOVUPS     384(BX), Z13
-	VSUBPS      Z8, Z9, Z9
-	VSUBPS      Z8, Z11, Z11
-	VSUBPS      Z8, Z12, Z12
-	VSUBPS      Z8, Z13, Z13
-	VREDUCEPS   $0x09, Z9, Z14
+	VMOVUPS     (BX), Z8
+	VMOVUPS     128(BX), Z10
+	VMOVUPS     256(BX), Z11
+	VMOVUPS     384(BX), Z12
+	VSUBPS      Z7, Z8, Z8
+	VSUBPS      Z7, Z10, Z10
+	VSUBPS      Z7, Z11, Z11
+	VSUBPS      Z7, Z12, Z12
+	VREDUCEPS   $0x09, Z8, Z13
+	VREDUCEPS   $0x09, Z10, Z14
 	VREDUCEPS   $0x09, Z11, Z15
 	VREDUCEPS   $0x09, Z12, Z16
-	VREDUCEPS   $0x09, Z13, Z17
-	VMOVUPS     Z6, Z18
-	VMOVUPS     Z6, Z19
-	VMOVUPS     Z6, Z20
-	VMOVUPS     Z6, Z21
-	VFMADD213PS Z5, Z14, Z18
-	VFMADD213PS Z5, Z15, Z19
-	VFMADD213PS Z5, Z16, Z20
-	VFMADD213PS Z5, Z17, Z21
+	VMOVUPS     Z5, Z17
+	VMOVUPS     Z5, Z18
+	VMOVUPS     Z5, Z19
+	VMOVUPS     Z5, Z20
+	VFMADD213PS Z4, Z13, Z17
 	VFMADD213PS Z4, Z14, Z18
 	VFMADD213PS Z4, Z15, Z19
 	VFMADD213PS Z4, Z16, Z20
-	VFMADD213PS Z4, Z17, Z21
+	VFMADD213PS Z3, Z13, Z17
 	VFMADD213PS Z3, Z14, Z18
 	VFMADD213PS Z3, Z15, Z19
 	VFMADD213PS Z3, Z16, Z20
-	VFMADD213PS Z3, Z17, Z21
+	VFMADD213PS Z2, Z13, Z17
 	VFMADD213PS Z2, Z14, Z18
 	VFMADD213PS Z2, Z15, Z19
 	VFMADD213PS Z2, Z16, Z20
-	VFMADD213PS Z2, Z17, Z21
+	VFMADD213PS Z1, Z13, Z17
 	VFMADD213PS Z1, Z14, Z18
 	VFMADD213PS Z1, Z15, Z19
 	VFMADD213PS Z1, Z16, Z20
-	VFMADD213PS Z1, Z17, Z21
-	VCMPPS      $0x05, Z0, Z9, K1
-	VCMPPS      $0x05, Z0, Z11, K2
-	VCMPPS      $0x05, Z0, Z12, K3
-	VCMPPS      $0x05, Z0, Z13, K4
-	VSCALEFPS.Z Z9, Z18, K1, Z9
-	VSCALEFPS.Z Z11, Z19, K2, Z11
-	VSCALEFPS.Z Z12, Z20, K3, Z12
-	VSCALEFPS.Z Z13, Z21, K4, Z13
-	VADDPS      Z9, Z7, Z7
-	VMOVUPS     Z9, (BX)
-	VADDPS      Z11, Z10, Z10
-	VMOVUPS     Z11, 128(BX)
-	VADDPS      Z12, Z7, Z7
-	VMOVUPS     Z12, 256(BX)
-	VADDPS      Z13, Z10, Z10
-	VMOVUPS     Z13, 384(BX)
+	VFMADD213PS Z0, Z13, Z17
+	VFMADD213PS Z0, Z14, Z18
+	VFMADD213PS Z0, Z15, Z19
+	VFMADD213PS Z0, Z16, Z20
+	VSCALEFPS   Z8, Z17, Z8
+	VSCALEFPS   Z10, Z18, Z10
+	VSCALEFPS   Z11, Z19, Z11
+	VSCALEFPS   Z12, Z20, Z12
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z8, (BX)
+	VADDPS      Z10, Z9, Z9
+	VMOVUPS     Z10, 128(BX)
+	VADDPS      Z11, Z6, Z6
+	VMOVUPS     Z11, 256(BX)
+	VADDPS      Z12, Z9, Z9
+	VMOVUPS     Z12, 384(BX)
 	ADDQ        $0x00000200, BX
 	SUBQ        $0x04, SI
 	JMP         exp
@@ -506,30 +557,30 @@ exp:
 exp_single:
 	TESTQ       SI, SI
 	JZ          exp_end
-	VMOVUPS     (BX), Z9
-	VSUBPS      Z8, Z9, Z9
-	VREDUCEPS   $0x09, Z9, Z11
-	VMOVUPS     Z6, Z12
-	VFMADD213PS Z5, Z11, Z12
-	VFMADD213PS Z4, Z11, Z12
-	VFMADD213PS Z3, Z11, Z12
-	VFMADD213PS Z2, Z11, Z12
-	VFMADD213PS Z1, Z11, Z12
-	VCMPPS      $0x05, Z0, Z9, K1
-	VSCALEFPS.Z Z9, Z12, K1, Z9
-	VADDPS      Z9, Z7, Z7
-	VMOVUPS     Z9, (BX)
+	VMOVUPS     (BX), Z8
+	VSUBPS      Z7, Z8, Z8
+	VREDUCEPS   $0x09, Z8, Z10
+	VMOVUPS     Z5, Z11
+	VFMADD213PS Z4, Z10, Z11
+	VFMADD213PS Z3, Z10, Z11
+	VFMADD213PS Z2, Z10, Z11
+	VFMADD213PS Z1, Z10, Z11
+	VFMADD213PS Z0, Z10, Z11
+	VSCALEFPS   Z8, Z11, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z8, (BX)
 	ADDQ        $0x00000080, BX
 	DECQ        SI
 	JMP         exp_single
 
 exp_end:
-	VADDPS  Z10, Z7, Z7
-	VMOVUPS Z7, 128(CX)
+	VADDPS  Z9, Z6, Z6
+	VMOVUPS Z6, 128(CX)
 	ADDQ    $0x00000040, AX
 	ADDQ    $0x00000040, CX
 	DECQ    DX
 	JNZ     columns
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -895,7 +946,7 @@ round:
 	VZEROUPPER
 	RET
 
-// func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, FMA3, MMX+
 TEXT ·mulRowsAVX2(SB), NOSPLIT, $0-136
 tile:
@@ -949,76 +1000,105 @@ k:
 	ADDQ         $0x04, AX
 	TESTQ        $0x0000003f, AX
 	JNZ          k
+	MOVQ         list_base+0(FP), R8
+	MOVQ         lda+56(FP), R9
+	MOVQ         k+24(FP), R10
+	SHLQ         $0x02, R10
+	ADDQ         a_base+32(FP), R10
+	ADDQ         AX, R10
+	MOVLQSX      (R8), R11
+	IMULQ        R9, R11
+	PREFETCHT0   -64(R10)(R11*4)
+	MOVLQSX      4(R8), R11
+	IMULQ        R9, R11
+	PREFETCHT0   -64(R10)(R11*4)
+	MOVLQSX      8(R8), R11
+	IMULQ        R9, R11
+	PREFETCHT0   -64(R10)(R11*4)
+	MOVLQSX      12(R8), R11
+	IMULQ        R9, R11
+	PREFETCHT0   -64(R10)(R11*4)
 	MOVQ         next+128(FP), R8
 	TESTQ        R8, R8
 	JZ           ahead_end
-	MOVQ         40(R8), R9
-
-ahead_row:
-	MOVQ  (R8), R10
-	TESTQ R10, R10
-	JNZ   ahead_more
-	ADDQ  $0x30, R8
-	CMPQ  16(R8), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R10
-	MOVQ    R10, (R8)
-	MOVQ    8(R8), R11
-	MOVLQSX (R11)(R10*4), R10
-	IMULQ   24(R8), R10
-	ADDQ    16(R8), R10
-	MOVQ    32(R8), R11
+	MOVQ         48(R8), R9
 
 ahead_line:
-	PREFETCHT1 (R10)
-	PREFETCHT1 64(R10)
-	PREFETCHT1 128(R10)
-	PREFETCHT1 192(R10)
-	ADDQ       $0x00000100, R10
-	SUBQ       $0x04, R11
-	JG         ahead_line
+	MOVQ  (R8), R10
+	MOVQ  40(R8), R11
+	TESTQ R11, R11
+	JNZ   ahead_more
+	TESTQ R10, R10
+	JNZ   ahead_row
+	ADDQ  $0x38, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R10
+	MOVQ R10, (R8)
+	MOVQ 32(R8), R11
+
+ahead_more:
+	MOVQ    8(R8), R12
+	MOVLQSX (R12)(R10*4), R12
+	IMULQ   24(R8), R12
+	ADDQ    16(R8), R12
+	MOVQ    R11, R10
+	SHLQ    $0x06, R10
+	ADDQ    R10, R12
+
+ahead_fetch:
+	SUBQ       $0x40, R12
+	PREFETCHT1 (R12)
+	DECQ       R11
 	DECQ       R9
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R11, R11
+	JNZ        ahead_fetch
+	MOVQ       R11, 40(R8)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R11, 40(R8)
 
 ahead_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), R8
-	SHLQ   $0x02, R8
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
+	MOVQ   ldc+112(FP), CX
+	SHLQ   $0x02, CX
+	MOVB   accumulate+120(FP), R8
+	TESTB  R8, R8
 	JZ     store
-	MOVQ   AX, CX
-	VADDPS (CX), Y0, Y0
-	VADDPS 32(CX), Y1, Y1
-	ADDQ   R8, CX
-	VADDPS (CX), Y2, Y2
-	VADDPS 32(CX), Y3, Y3
-	ADDQ   R8, CX
-	VADDPS (CX), Y4, Y4
-	VADDPS 32(CX), Y5, Y5
-	ADDQ   R8, CX
-	VADDPS (CX), Y6, Y6
-	VADDPS 32(CX), Y7, Y7
-	ADDQ   R8, CX
+	MOVQ   AX, R8
+	VADDPS (R8), Y0, Y0
+	VADDPS 32(R8), Y1, Y1
+	ADDQ   CX, R8
+	VADDPS (R8), Y2, Y2
+	VADDPS 32(R8), Y3, Y3
+	ADDQ   CX, R8
+	VADDPS (R8), Y4, Y4
+	VADDPS 32(R8), Y5, Y5
+	ADDQ   CX, R8
+	VADDPS (R8), Y6, Y6
+	VADDPS 32(R8), Y7, Y7
+	ADDQ   CX, R8
 
 store:
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
-	ADDQ    R8, AX
+	ADDQ    CX, AX
 	VMOVUPS Y2, (AX)
 	VMOVUPS Y3, 32(AX)
-	ADDQ    R8, AX
+	ADDQ    CX, AX
 	VMOVUPS Y4, (AX)
 	VMOVUPS Y5, 32(AX)
-	ADDQ    R8, AX
+	ADDQ    CX, AX
 	VMOVUPS Y6, (AX)
 	VMOVUPS Y7, 32(AX)
-	ADDQ    R8, AX
+	ADDQ    CX, AX
 	MOVQ    k+24(FP), AX
 	SHLQ    $0x02, AX
 	NEGQ    AX
@@ -1055,80 +1135,91 @@ k_right:
 	MOVQ         next+128(FP), R8
 	TESTQ        R8, R8
 	JZ           ahead_right_end
-	MOVQ         40(R8), R9
-
-ahead_right_row:
-	MOVQ  (R8), R10
-	TESTQ R10, R10
-	JNZ   ahead_right_more
-	ADDQ  $0x30, R8
-	CMPQ  16(R8), $0x00
-	JZ    ahead_right_end
-	JMP   ahead_right_row
-
-ahead_right_more:
-	DECQ    R10
-	MOVQ    R10, (R8)
-	MOVQ    8(R8), R11
-	MOVLQSX (R11)(R10*4), R10
-	IMULQ   24(R8), R10
-	ADDQ    16(R8), R10
-	MOVQ    32(R8), R11
+	MOVQ         48(R8), R9
 
 ahead_right_line:
-	PREFETCHT1 (R10)
-	PREFETCHT1 64(R10)
-	PREFETCHT1 128(R10)
-	PREFETCHT1 192(R10)
-	ADDQ       $0x00000100, R10
-	SUBQ       $0x04, R11
-	JG         ahead_right_line
+	MOVQ  (R8), R10
+	MOVQ  40(R8), R11
+	TESTQ R11, R11
+	JNZ   ahead_right_more
+	TESTQ R10, R10
+	JNZ   ahead_right_row
+	ADDQ  $0x38, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_right_end
+	JMP   ahead_right_line
+
+ahead_right_row:
+	DECQ R10
+	MOVQ R10, (R8)
+	MOVQ 32(R8), R11
+
+ahead_right_more:
+	MOVQ    8(R8), R12
+	MOVLQSX (R12)(R10*4), R12
+	IMULQ   24(R8), R12
+	ADDQ    16(R8), R12
+	MOVQ    R11, R10
+	SHLQ    $0x06, R10
+	ADDQ    R10, R12
+
+ahead_right_fetch:
+	SUBQ       $0x40, R12
+	PREFETCHT1 (R12)
+	DECQ       R11
 	DECQ       R9
-	JNZ        ahead_right_row
+	JZ         ahead_right_pause
+	TESTQ      R11, R11
+	JNZ        ahead_right_fetch
+	MOVQ       R11, 40(R8)
+	JMP        ahead_right_line
+
+ahead_right_pause:
+	MOVQ R11, 40(R8)
 
 ahead_right_end:
 	TESTQ  AX, AX
 	JNZ    k_right
 	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
+	MOVQ   ldc+112(FP), CX
+	SHLQ   $0x02, CX
+	MOVB   accumulate+120(FP), DL
+	TESTB  DL, DL
 	JZ     store_right
-	MOVQ   AX, CX
-	VADDPS 64(CX), Y0, Y0
-	VADDPS 96(CX), Y1, Y1
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y2, Y2
-	VADDPS 96(CX), Y3, Y3
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y4, Y4
-	VADDPS 96(CX), Y5, Y5
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y6, Y6
-	VADDPS 96(CX), Y7, Y7
-	ADDQ   DX, CX
+	MOVQ   AX, DX
+	VADDPS 64(DX), Y0, Y0
+	VADDPS 96(DX), Y1, Y1
+	ADDQ   CX, DX
+	VADDPS 64(DX), Y2, Y2
+	VADDPS 96(DX), Y3, Y3
+	ADDQ   CX, DX
+	VADDPS 64(DX), Y4, Y4
+	VADDPS 96(DX), Y5, Y5
+	ADDQ   CX, DX
+	VADDPS 64(DX), Y6, Y6
+	VADDPS 96(DX), Y7, Y7
+	ADDQ   CX, DX
 
 store_right:
 	VMOVUPS Y0, 64(AX)
 	VMOVUPS Y1, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y2, 64(AX)
 	VMOVUPS Y3, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y4, 64(AX)
 	VMOVUPS Y5, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y6, 64(AX)
 	VMOVUPS Y7, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	SUBQ    $0x04, list_len+8(FP)
 	JNZ     tile
 	VZEROUPPER
 	RET
 
-// func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, FMA3, MMX+
 TEXT ·mulColsAVX2(SB), NOSPLIT, $0-136
 tile:
@@ -1176,73 +1267,86 @@ k:
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
 	JZ           ahead_end
-	MOVQ         40(DI), R8
-
-ahead_row:
-	MOVQ  (DI), R9
-	TESTQ R9, R9
-	JNZ   ahead_more
-	ADDQ  $0x30, DI
-	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R9
-	MOVQ    R9, (DI)
-	MOVQ    8(DI), R10
-	MOVLQSX (R10)(R9*4), R9
-	IMULQ   24(DI), R9
-	ADDQ    16(DI), R9
-	MOVQ    32(DI), R10
+	MOVQ         48(DI), R8
 
 ahead_line:
-	PREFETCHT1 (R9)
-	PREFETCHT1 64(R9)
-	PREFETCHT1 128(R9)
-	PREFETCHT1 192(R9)
-	ADDQ       $0x00000100, R9
-	SUBQ       $0x04, R10
-	JG         ahead_line
+	MOVQ  (DI), R9
+	MOVQ  40(DI), R10
+	TESTQ R10, R10
+	JNZ   ahead_more
+	TESTQ R9, R9
+	JNZ   ahead_row
+	ADDQ  $0x38, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R9
+	MOVQ R9, (DI)
+	MOVQ 32(DI), R10
+
+ahead_more:
+	MOVQ    8(DI), R11
+	MOVLQSX (R11)(R9*4), R11
+	IMULQ   24(DI), R11
+	ADDQ    16(DI), R11
+	MOVQ    R10, R9
+	SHLQ    $0x06, R9
+	ADDQ    R9, R11
+
+ahead_fetch:
+	SUBQ       $0x40, R11
+	PREFETCHT1 (R11)
+	DECQ       R10
 	DECQ       R8
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R10, R10
+	JNZ        ahead_fetch
+	MOVQ       R10, 40(DI)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R10, 40(DI)
 
 ahead_end:
-	TESTQ  SI, SI
-	JNZ    k
-	MOVQ   c_base+88(FP), DX
-	MOVQ   ldc+112(FP), SI
-	SHLQ   $0x02, SI
-	MOVB   accumulate+120(FP), BL
-	TESTB  BL, BL
-	JZ     store
-	MOVQ   DX, BX
-	VADDPS (BX), Y0, Y0
-	VADDPS 32(BX), Y1, Y1
-	ADDQ   SI, BX
-	VADDPS (BX), Y2, Y2
-	VADDPS 32(BX), Y3, Y3
-	ADDQ   SI, BX
-	VADDPS (BX), Y4, Y4
-	VADDPS 32(BX), Y5, Y5
-	ADDQ   SI, BX
-	VADDPS (BX), Y6, Y6
-	VADDPS 32(BX), Y7, Y7
-	ADDQ   SI, BX
+	TESTQ       SI, SI
+	JNZ         k
+	MOVQ        c_base+88(FP), DX
+	MOVQ        ldc+112(FP), BX
+	SHLQ        $0x02, BX
+	MOVQ        keep+120(FP), SI
+	TESTQ       SI, SI
+	JZ          store
+	VMOVUPS     (SI), Y8
+	VMOVUPS     32(SI), Y9
+	MOVQ        DX, SI
+	VFMADD231PS (SI), Y8, Y0
+	VFMADD231PS 32(SI), Y9, Y1
+	ADDQ        BX, SI
+	VFMADD231PS (SI), Y8, Y2
+	VFMADD231PS 32(SI), Y9, Y3
+	ADDQ        BX, SI
+	VFMADD231PS (SI), Y8, Y4
+	VFMADD231PS 32(SI), Y9, Y5
+	ADDQ        BX, SI
+	VFMADD231PS (SI), Y8, Y6
+	VFMADD231PS 32(SI), Y9, Y7
+	ADDQ        BX, SI
 
 store:
 	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
-	ADDQ    SI, DX
+	ADDQ    BX, DX
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, 32(DX)
-	ADDQ    SI, DX
+	ADDQ    BX, DX
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, 32(DX)
-	ADDQ    SI, DX
+	ADDQ    BX, DX
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, 32(DX)
-	ADDQ    SI, DX
+	ADDQ    BX, DX
 	MOVQ    a_base+32(FP), DX
 	MOVQ    b_base+64(FP), BX
 	ADDQ    $0x40, BX
@@ -1284,73 +1388,86 @@ k_right:
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
 	JZ           ahead_right_end
-	MOVQ         40(DI), R8
-
-ahead_right_row:
-	MOVQ  (DI), R9
-	TESTQ R9, R9
-	JNZ   ahead_right_more
-	ADDQ  $0x30, DI
-	CMPQ  16(DI), $0x00
-	JZ    ahead_right_end
-	JMP   ahead_right_row
-
-ahead_right_more:
-	DECQ    R9
-	MOVQ    R9, (DI)
-	MOVQ    8(DI), R10
-	MOVLQSX (R10)(R9*4), R9
-	IMULQ   24(DI), R9
-	ADDQ    16(DI), R9
-	MOVQ    32(DI), R10
+	MOVQ         48(DI), R8
 
 ahead_right_line:
-	PREFETCHT1 (R9)
-	PREFETCHT1 64(R9)
-	PREFETCHT1 128(R9)
-	PREFETCHT1 192(R9)
-	ADDQ       $0x00000100, R9
-	SUBQ       $0x04, R10
-	JG         ahead_right_line
+	MOVQ  (DI), R9
+	MOVQ  40(DI), R10
+	TESTQ R10, R10
+	JNZ   ahead_right_more
+	TESTQ R9, R9
+	JNZ   ahead_right_row
+	ADDQ  $0x38, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_right_end
+	JMP   ahead_right_line
+
+ahead_right_row:
+	DECQ R9
+	MOVQ R9, (DI)
+	MOVQ 32(DI), R10
+
+ahead_right_more:
+	MOVQ    8(DI), R11
+	MOVLQSX (R11)(R9*4), R11
+	IMULQ   24(DI), R11
+	ADDQ    16(DI), R11
+	MOVQ    R10, R9
+	SHLQ    $0x06, R9
+	ADDQ    R9, R11
+
+ahead_right_fetch:
+	SUBQ       $0x40, R11
+	PREFETCHT1 (R11)
+	DECQ       R10
 	DECQ       R8
-	JNZ        ahead_right_row
+	JZ         ahead_right_pause
+	TESTQ      R10, R10
+	JNZ        ahead_right_fetch
+	MOVQ       R10, 40(DI)
+	JMP        ahead_right_line
+
+ahead_right_pause:
+	MOVQ R10, 40(DI)
 
 ahead_right_end:
-	TESTQ  SI, SI
-	JNZ    k_right
-	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
-	JZ     store_right
-	MOVQ   AX, CX
-	VADDPS 64(CX), Y0, Y0
-	VADDPS 96(CX), Y1, Y1
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y2, Y2
-	VADDPS 96(CX), Y3, Y3
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y4, Y4
-	VADDPS 96(CX), Y5, Y5
-	ADDQ   DX, CX
-	VADDPS 64(CX), Y6, Y6
-	VADDPS 96(CX), Y7, Y7
-	ADDQ   DX, CX
+	TESTQ       SI, SI
+	JNZ         k_right
+	MOVQ        c_base+88(FP), AX
+	MOVQ        ldc+112(FP), CX
+	SHLQ        $0x02, CX
+	MOVQ        keep+120(FP), DX
+	TESTQ       DX, DX
+	JZ          store_right
+	VMOVUPS     64(DX), Y8
+	VMOVUPS     96(DX), Y9
+	MOVQ        AX, DX
+	VFMADD231PS 64(DX), Y8, Y0
+	VFMADD231PS 96(DX), Y9, Y1
+	ADDQ        CX, DX
+	VFMADD231PS 64(DX), Y8, Y2
+	VFMADD231PS 96(DX), Y9, Y3
+	ADDQ        CX, DX
+	VFMADD231PS 64(DX), Y8, Y4
+	VFMADD231PS 96(DX), Y9, Y5
+	ADDQ        CX, DX
+	VFMADD231PS 64(DX), Y8, Y6
+	VFMADD231PS 96(DX), Y9, Y7
+	ADDQ        CX, DX
 
 store_right:
 	VMOVUPS Y0, 64(AX)
 	VMOVUPS Y1, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y2, 64(AX)
 	VMOVUPS Y3, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y4, 64(AX)
 	VMOVUPS Y5, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Y6, 64(AX)
 	VMOVUPS Y7, 96(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	ADDQ    $0x10, a_base+32(FP)
 	SUBQ    $0x04, m+0(FP)
@@ -2028,68 +2145,70 @@ round:
 	VZEROUPPER
 	RET
 
-// func transposeAVX2(dst []float32, ldd int, src []float32, lds int, m int, n int, scale float32)
+// func transposeAVX2(dst []float32, ldd int, src []float32, lds int, m int, n int, scale []float32)
 // Requires: AVX
-TEXT ·transposeAVX2(SB), NOSPLIT, $0-84
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         ldd+24(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         src_base+32(FP), DX
-	MOVQ         lds+56(FP), BX
-	SHLQ         $0x02, BX
-	MOVQ         m+64(FP), SI
-	LEAQ         (CX)(CX*2), DI
-	LEAQ         (BX)(BX*2), R8
-	VBROADCASTSS scale+80(FP), Y0
+TEXT ·transposeAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), AX
+	MOVQ ldd+24(FP), CX
+	SHLQ $0x02, CX
+	MOVQ src_base+32(FP), DX
+	MOVQ lds+56(FP), BX
+	SHLQ $0x02, BX
+	MOVQ m+64(FP), SI
+	LEAQ (CX)(CX*2), DI
+	LEAQ (BX)(BX*2), R8
 
 rows:
 	MOVQ n+72(FP), R11
 	MOVQ DX, R9
 	MOVQ AX, R10
+	MOVQ scale_base+80(FP), R12
 
 columns:
-	LEAQ       (R9)(BX*4), R12
-	LEAQ       (R10)(CX*4), R13
+	VMOVUPS    (R12), Y0
+	ADDQ       $0x20, R12
+	LEAQ       (R9)(BX*4), R13
+	LEAQ       (R10)(CX*4), R14
 	VMULPS     (R9), Y0, Y1
 	VMULPS     (R9)(BX*1), Y0, Y2
 	VMULPS     (R9)(BX*2), Y0, Y3
 	VMULPS     (R9)(R8*1), Y0, Y4
-	VMULPS     (R12), Y0, Y5
-	VMULPS     (R12)(BX*1), Y0, Y6
-	VMULPS     (R12)(BX*2), Y0, Y7
-	VMULPS     (R12)(R8*1), Y0, Y8
-	VUNPCKLPS  Y2, Y1, Y9
+	VMULPS     (R13), Y0, Y5
+	VMULPS     (R13)(BX*1), Y0, Y6
+	VMULPS     (R13)(BX*2), Y0, Y7
+	VMULPS     (R13)(R8*1), Y0, Y0
+	VUNPCKLPS  Y2, Y1, Y8
 	VUNPCKHPS  Y2, Y1, Y1
 	VUNPCKLPS  Y4, Y3, Y2
 	VUNPCKHPS  Y4, Y3, Y3
 	VUNPCKLPS  Y6, Y5, Y4
 	VUNPCKHPS  Y6, Y5, Y5
-	VUNPCKLPS  Y8, Y7, Y6
-	VUNPCKHPS  Y8, Y7, Y7
-	VSHUFPS    $0x44, Y2, Y9, Y8
-	VSHUFPS    $0xee, Y2, Y9, Y2
-	VSHUFPS    $0x44, Y3, Y1, Y9
+	VUNPCKLPS  Y0, Y7, Y6
+	VUNPCKHPS  Y0, Y7, Y0
+	VSHUFPS    $0x44, Y2, Y8, Y7
+	VSHUFPS    $0xee, Y2, Y8, Y2
+	VSHUFPS    $0x44, Y3, Y1, Y8
 	VSHUFPS    $0xee, Y3, Y1, Y1
 	VSHUFPS    $0x44, Y6, Y4, Y3
 	VSHUFPS    $0xee, Y6, Y4, Y4
-	VSHUFPS    $0x44, Y7, Y5, Y6
-	VSHUFPS    $0xee, Y7, Y5, Y5
-	VPERM2F128 $0x20, Y3, Y8, Y7
-	VPERM2F128 $0x31, Y3, Y8, Y3
-	VMOVUPS    Y7, (R10)
-	VMOVUPS    Y3, (R13)
+	VSHUFPS    $0x44, Y0, Y5, Y6
+	VSHUFPS    $0xee, Y0, Y5, Y0
+	VPERM2F128 $0x20, Y3, Y7, Y5
+	VPERM2F128 $0x31, Y3, Y7, Y3
+	VMOVUPS    Y5, (R10)
+	VMOVUPS    Y3, (R14)
 	VPERM2F128 $0x20, Y4, Y2, Y3
 	VPERM2F128 $0x31, Y4, Y2, Y2
 	VMOVUPS    Y3, (R10)(CX*1)
-	VMOVUPS    Y2, (R13)(CX*1)
-	VPERM2F128 $0x20, Y6, Y9, Y2
-	VPERM2F128 $0x31, Y6, Y9, Y3
+	VMOVUPS    Y2, (R14)(CX*1)
+	VPERM2F128 $0x20, Y6, Y8, Y2
+	VPERM2F128 $0x31, Y6, Y8, Y3
 	VMOVUPS    Y2, (R10)(CX*2)
-	VMOVUPS    Y3, (R13)(CX*2)
-	VPERM2F128 $0x20, Y5, Y1, Y2
-	VPERM2F128 $0x31, Y5, Y1, Y1
+	VMOVUPS    Y3, (R14)(CX*2)
+	VPERM2F128 $0x20, Y0, Y1, Y2
+	VPERM2F128 $0x31, Y0, Y1, Y0
 	VMOVUPS    Y2, (R10)(DI*1)
-	VMOVUPS    Y1, (R13)(DI*1)
+	VMOVUPS    Y0, (R14)(DI*1)
 	ADDQ       $0x20, R9
 	LEAQ       (R10)(CX*8), R10
 	SUBQ       $0x08, R11
@@ -2380,9 +2499,9 @@ DATA firstIndices<>+56(SB)/4, $0x0000000e
 DATA firstIndices<>+60(SB)/4, $0x0000000f
 GLOBL firstIndices<>(SB), RODATA|NOPTR, $64
 
-// func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·mulRowsAVX512BF16(SB), NOSPLIT, $0-136
+TEXT ·mulRowsAVX512BF16(SB), NOSPLIT, $8-136
 tile:
 	MOVQ    list_base+0(FP), AX
 	MOVQ    k+24(FP), CX
@@ -2466,107 +2585,148 @@ k:
 	ADDQ         $0x04, AX
 	TESTQ        $0x0000003f, AX
 	JNZ          k
+	MOVQ         list_base+0(FP), R12
+	MOVQ         lda+56(FP), R13
+	MOVQ         k+24(FP), R14
+	SHLQ         $0x02, R14
+	ADDQ         a_base+32(FP), R14
+	ADDQ         AX, R14
+	MOVLQSX      (R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      4(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      8(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      12(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      16(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      20(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      24(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      28(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
 	JZ           ahead_end
-	MOVQ         40(R12), R13
-
-ahead_row:
-	MOVQ  (R12), R14
-	TESTQ R14, R14
-	JNZ   ahead_more
-	ADDQ  $0x30, R12
-	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R14
-	MOVQ    R14, (R12)
-	MOVQ    8(R12), R15
-	MOVLQSX (R15)(R14*4), R14
-	IMULQ   24(R12), R14
-	ADDQ    16(R12), R14
-	MOVQ    32(R12), R15
+	MOVQ         48(R12), R13
 
 ahead_line:
-	PREFETCHT1 (R14)
-	PREFETCHT1 64(R14)
-	PREFETCHT1 128(R14)
-	PREFETCHT1 192(R14)
-	ADDQ       $0x00000100, R14
-	SUBQ       $0x04, R15
-	JG         ahead_line
+	MOVQ  (R12), R14
+	MOVQ  40(R12), R15
+	TESTQ R15, R15
+	JNZ   ahead_more
+	TESTQ R14, R14
+	JNZ   ahead_row
+	ADDQ  $0x38, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R14
+	MOVQ R14, (R12)
+	MOVQ 32(R12), R15
+
+ahead_more:
+	MOVQ    8(R12), BP
+	MOVLQSX (BP)(R14*4), BP
+	IMULQ   24(R12), BP
+	ADDQ    16(R12), BP
+	MOVQ    R15, R14
+	SHLQ    $0x06, R14
+	ADDQ    R14, BP
+
+ahead_fetch:
+	SUBQ       $0x40, BP
+	PREFETCHT1 (BP)
+	DECQ       R15
 	DECQ       R13
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R15, R15
+	JNZ        ahead_fetch
+	MOVQ       R15, 40(R12)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R15, 40(R12)
 
 ahead_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
+	MOVQ   ldc+112(FP), CX
+	SHLQ   $0x02, CX
+	MOVB   accumulate+120(FP), DL
+	TESTB  DL, DL
 	JZ     store
-	MOVQ   AX, CX
-	VADDPS (CX), Z0, Z0
-	VADDPS 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VADDPS (CX), Z2, Z2
-	VADDPS 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VADDPS (CX), Z4, Z4
-	VADDPS 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VADDPS (CX), Z6, Z6
-	VADDPS 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VADDPS (CX), Z8, Z8
-	VADDPS 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VADDPS (CX), Z10, Z10
-	VADDPS 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VADDPS (CX), Z12, Z12
-	VADDPS 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VADDPS (CX), Z14, Z14
-	VADDPS 64(CX), Z15, Z15
-	ADDQ   DX, CX
+	MOVQ   AX, DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 64(DX), Z1, Z1
+	ADDQ   CX, DX
+	VADDPS (DX), Z2, Z2
+	VADDPS 64(DX), Z3, Z3
+	ADDQ   CX, DX
+	VADDPS (DX), Z4, Z4
+	VADDPS 64(DX), Z5, Z5
+	ADDQ   CX, DX
+	VADDPS (DX), Z6, Z6
+	VADDPS 64(DX), Z7, Z7
+	ADDQ   CX, DX
+	VADDPS (DX), Z8, Z8
+	VADDPS 64(DX), Z9, Z9
+	ADDQ   CX, DX
+	VADDPS (DX), Z10, Z10
+	VADDPS 64(DX), Z11, Z11
+	ADDQ   CX, DX
+	VADDPS (DX), Z12, Z12
+	VADDPS 64(DX), Z13, Z13
+	ADDQ   CX, DX
+	VADDPS (DX), Z14, Z14
+	VADDPS 64(DX), Z15, Z15
+	ADDQ   CX, DX
 
 store:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	SUBQ    $0x08, list_len+8(FP)
 	JNZ     tile
 	VZEROUPPER
 	RET
 
-// func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
 TEXT ·mulColsAVX512BF16(SB), NOSPLIT, $0-136
 tile:
@@ -2634,97 +2794,110 @@ k:
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
 	JZ           ahead_end
-	MOVQ         40(DI), R8
-
-ahead_row:
-	MOVQ  (DI), R9
-	TESTQ R9, R9
-	JNZ   ahead_more
-	ADDQ  $0x30, DI
-	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R9
-	MOVQ    R9, (DI)
-	MOVQ    8(DI), R10
-	MOVLQSX (R10)(R9*4), R9
-	IMULQ   24(DI), R9
-	ADDQ    16(DI), R9
-	MOVQ    32(DI), R10
+	MOVQ         48(DI), R8
 
 ahead_line:
-	PREFETCHT1 (R9)
-	PREFETCHT1 64(R9)
-	PREFETCHT1 128(R9)
-	PREFETCHT1 192(R9)
-	ADDQ       $0x00000100, R9
-	SUBQ       $0x04, R10
-	JG         ahead_line
+	MOVQ  (DI), R9
+	MOVQ  40(DI), R10
+	TESTQ R10, R10
+	JNZ   ahead_more
+	TESTQ R9, R9
+	JNZ   ahead_row
+	ADDQ  $0x38, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R9
+	MOVQ R9, (DI)
+	MOVQ 32(DI), R10
+
+ahead_more:
+	MOVQ    8(DI), R11
+	MOVLQSX (R11)(R9*4), R11
+	IMULQ   24(DI), R11
+	ADDQ    16(DI), R11
+	MOVQ    R10, R9
+	SHLQ    $0x06, R9
+	ADDQ    R9, R11
+
+ahead_fetch:
+	SUBQ       $0x40, R11
+	PREFETCHT1 (R11)
+	DECQ       R10
 	DECQ       R8
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R10, R10
+	JNZ        ahead_fetch
+	MOVQ       R10, 40(DI)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R10, 40(DI)
 
 ahead_end:
-	TESTQ  SI, SI
-	JNZ    k
-	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
-	JZ     store
-	MOVQ   AX, CX
-	VADDPS (CX), Z0, Z0
-	VADDPS 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VADDPS (CX), Z2, Z2
-	VADDPS 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VADDPS (CX), Z4, Z4
-	VADDPS 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VADDPS (CX), Z6, Z6
-	VADDPS 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VADDPS (CX), Z8, Z8
-	VADDPS 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VADDPS (CX), Z10, Z10
-	VADDPS 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VADDPS (CX), Z12, Z12
-	VADDPS 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VADDPS (CX), Z14, Z14
-	VADDPS 64(CX), Z15, Z15
-	ADDQ   DX, CX
+	TESTQ       SI, SI
+	JNZ         k
+	MOVQ        c_base+88(FP), AX
+	MOVQ        ldc+112(FP), CX
+	SHLQ        $0x02, CX
+	MOVQ        keep+120(FP), DX
+	TESTQ       DX, DX
+	JZ          store
+	VMOVUPS     (DX), Z16
+	VMOVUPS     64(DX), Z17
+	MOVQ        AX, DX
+	VFMADD231PS (DX), Z16, Z0
+	VFMADD231PS 64(DX), Z17, Z1
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z2
+	VFMADD231PS 64(DX), Z17, Z3
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z4
+	VFMADD231PS 64(DX), Z17, Z5
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z6
+	VFMADD231PS 64(DX), Z17, Z7
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z8
+	VFMADD231PS 64(DX), Z17, Z9
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z10
+	VFMADD231PS 64(DX), Z17, Z11
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z12
+	VFMADD231PS 64(DX), Z17, Z13
+	ADDQ        CX, DX
+	VFMADD231PS (DX), Z16, Z14
+	VFMADD231PS 64(DX), Z17, Z15
+	ADDQ        CX, DX
 
 store:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	ADDQ    $0x20, a_base+32(FP)
 	SUBQ    $0x08, m+0(FP)
@@ -2941,9 +3114,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, MMX+
-TEXT ·mulRowsAVX512VNNI(SB), NOSPLIT, $0-136
+TEXT ·mulRowsAVX512VNNI(SB), NOSPLIT, $8-136
 tile:
 	MOVQ    list_base+0(FP), AX
 	MOVQ    k+24(FP), CX
@@ -3027,107 +3200,148 @@ k:
 	ADDQ         $0x04, AX
 	TESTQ        $0x0000003f, AX
 	JNZ          k
+	MOVQ         list_base+0(FP), R12
+	MOVQ         lda+56(FP), R13
+	MOVQ         k+24(FP), R14
+	SHLQ         $0x02, R14
+	ADDQ         a_base+32(FP), R14
+	ADDQ         AX, R14
+	MOVLQSX      (R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      4(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      8(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      12(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      16(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      20(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      24(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
+	MOVLQSX      28(R12), R15
+	IMULQ        R13, R15
+	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
 	JZ           ahead_end
-	MOVQ         40(R12), R13
-
-ahead_row:
-	MOVQ  (R12), R14
-	TESTQ R14, R14
-	JNZ   ahead_more
-	ADDQ  $0x30, R12
-	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R14
-	MOVQ    R14, (R12)
-	MOVQ    8(R12), R15
-	MOVLQSX (R15)(R14*4), R14
-	IMULQ   24(R12), R14
-	ADDQ    16(R12), R14
-	MOVQ    32(R12), R15
+	MOVQ         48(R12), R13
 
 ahead_line:
-	PREFETCHT1 (R14)
-	PREFETCHT1 64(R14)
-	PREFETCHT1 128(R14)
-	PREFETCHT1 192(R14)
-	ADDQ       $0x00000100, R14
-	SUBQ       $0x04, R15
-	JG         ahead_line
+	MOVQ  (R12), R14
+	MOVQ  40(R12), R15
+	TESTQ R15, R15
+	JNZ   ahead_more
+	TESTQ R14, R14
+	JNZ   ahead_row
+	ADDQ  $0x38, R12
+	CMPQ  16(R12), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R14
+	MOVQ R14, (R12)
+	MOVQ 32(R12), R15
+
+ahead_more:
+	MOVQ    8(R12), BP
+	MOVLQSX (BP)(R14*4), BP
+	IMULQ   24(R12), BP
+	ADDQ    16(R12), BP
+	MOVQ    R15, R14
+	SHLQ    $0x06, R14
+	ADDQ    R14, BP
+
+ahead_fetch:
+	SUBQ       $0x40, BP
+	PREFETCHT1 (BP)
+	DECQ       R15
 	DECQ       R13
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R15, R15
+	JNZ        ahead_fetch
+	MOVQ       R15, 40(R12)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R15, 40(R12)
 
 ahead_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
+	MOVQ   ldc+112(FP), CX
+	SHLQ   $0x02, CX
+	MOVB   accumulate+120(FP), DL
+	TESTB  DL, DL
 	JZ     store
-	MOVQ   AX, CX
-	VPADDD (CX), Z0, Z0
-	VPADDD 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VPADDD (CX), Z2, Z2
-	VPADDD 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VPADDD (CX), Z4, Z4
-	VPADDD 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VPADDD (CX), Z6, Z6
-	VPADDD 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VPADDD (CX), Z8, Z8
-	VPADDD 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VPADDD (CX), Z10, Z10
-	VPADDD 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VPADDD (CX), Z12, Z12
-	VPADDD 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VPADDD (CX), Z14, Z14
-	VPADDD 64(CX), Z15, Z15
-	ADDQ   DX, CX
+	MOVQ   AX, DX
+	VPADDD (DX), Z0, Z0
+	VPADDD 64(DX), Z1, Z1
+	ADDQ   CX, DX
+	VPADDD (DX), Z2, Z2
+	VPADDD 64(DX), Z3, Z3
+	ADDQ   CX, DX
+	VPADDD (DX), Z4, Z4
+	VPADDD 64(DX), Z5, Z5
+	ADDQ   CX, DX
+	VPADDD (DX), Z6, Z6
+	VPADDD 64(DX), Z7, Z7
+	ADDQ   CX, DX
+	VPADDD (DX), Z8, Z8
+	VPADDD 64(DX), Z9, Z9
+	ADDQ   CX, DX
+	VPADDD (DX), Z10, Z10
+	VPADDD 64(DX), Z11, Z11
+	ADDQ   CX, DX
+	VPADDD (DX), Z12, Z12
+	VPADDD 64(DX), Z13, Z13
+	ADDQ   CX, DX
+	VPADDD (DX), Z14, Z14
+	VPADDD 64(DX), Z15, Z15
+	ADDQ   CX, DX
 
 store:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	SUBQ    $0x08, list_len+8(FP)
 	JNZ     tile
 	VZEROUPPER
 	RET
 
-// func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; burst int})
+// func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, MMX+
 TEXT ·mulColsAVX512VNNI(SB), NOSPLIT, $0-136
 tile:
@@ -3195,97 +3409,78 @@ k:
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
 	JZ           ahead_end
-	MOVQ         40(DI), R8
-
-ahead_row:
-	MOVQ  (DI), R9
-	TESTQ R9, R9
-	JNZ   ahead_more
-	ADDQ  $0x30, DI
-	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_row
-
-ahead_more:
-	DECQ    R9
-	MOVQ    R9, (DI)
-	MOVQ    8(DI), R10
-	MOVLQSX (R10)(R9*4), R9
-	IMULQ   24(DI), R9
-	ADDQ    16(DI), R9
-	MOVQ    32(DI), R10
+	MOVQ         48(DI), R8
 
 ahead_line:
-	PREFETCHT1 (R9)
-	PREFETCHT1 64(R9)
-	PREFETCHT1 128(R9)
-	PREFETCHT1 192(R9)
-	ADDQ       $0x00000100, R9
-	SUBQ       $0x04, R10
-	JG         ahead_line
+	MOVQ  (DI), R9
+	MOVQ  40(DI), R10
+	TESTQ R10, R10
+	JNZ   ahead_more
+	TESTQ R9, R9
+	JNZ   ahead_row
+	ADDQ  $0x38, DI
+	CMPQ  16(DI), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R9
+	MOVQ R9, (DI)
+	MOVQ 32(DI), R10
+
+ahead_more:
+	MOVQ    8(DI), R11
+	MOVLQSX (R11)(R9*4), R11
+	IMULQ   24(DI), R11
+	ADDQ    16(DI), R11
+	MOVQ    R10, R9
+	SHLQ    $0x06, R9
+	ADDQ    R9, R11
+
+ahead_fetch:
+	SUBQ       $0x40, R11
+	PREFETCHT1 (R11)
+	DECQ       R10
 	DECQ       R8
-	JNZ        ahead_row
+	JZ         ahead_pause
+	TESTQ      R10, R10
+	JNZ        ahead_fetch
+	MOVQ       R10, 40(DI)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R10, 40(DI)
 
 ahead_end:
-	TESTQ  SI, SI
-	JNZ    k
-	MOVQ   c_base+88(FP), AX
-	MOVQ   ldc+112(FP), DX
-	SHLQ   $0x02, DX
-	MOVB   accumulate+120(FP), CL
-	TESTB  CL, CL
-	JZ     store
-	MOVQ   AX, CX
-	VPADDD (CX), Z0, Z0
-	VPADDD 64(CX), Z1, Z1
-	ADDQ   DX, CX
-	VPADDD (CX), Z2, Z2
-	VPADDD 64(CX), Z3, Z3
-	ADDQ   DX, CX
-	VPADDD (CX), Z4, Z4
-	VPADDD 64(CX), Z5, Z5
-	ADDQ   DX, CX
-	VPADDD (CX), Z6, Z6
-	VPADDD 64(CX), Z7, Z7
-	ADDQ   DX, CX
-	VPADDD (CX), Z8, Z8
-	VPADDD 64(CX), Z9, Z9
-	ADDQ   DX, CX
-	VPADDD (CX), Z10, Z10
-	VPADDD 64(CX), Z11, Z11
-	ADDQ   DX, CX
-	VPADDD (CX), Z12, Z12
-	VPADDD 64(CX), Z13, Z13
-	ADDQ   DX, CX
-	VPADDD (CX), Z14, Z14
-	VPADDD 64(CX), Z15, Z15
-	ADDQ   DX, CX
-
-store:
+	TESTQ   SI, SI
+	JNZ     k
+	MOVQ    c_base+88(FP), AX
+	MOVQ    ldc+112(FP), CX
+	SHLQ    $0x02, CX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	VMOVUPS Z14, (AX)
 	VMOVUPS Z15, 64(AX)
-	ADDQ    DX, AX
+	ADDQ    CX, AX
 	MOVQ    AX, c_base+88(FP)
 	ADDQ    $0x20, a_base+32(FP)
 	SUBQ    $0x08, m+0(FP)

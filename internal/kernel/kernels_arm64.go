@@ -10,7 +10,7 @@ func mulRowsNEON(list []int32, k int, a []float32, lda int, b, c []float32, ldc 
 // mulColsNEON is level.mulCols.
 //
 //go:noescape
-func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
 
 // softmaxNEON is level.softmax.
 //

@@ -22,10 +22,36 @@
 #define IADD(m, n, d) WORD $(0x4EA08400 | m<<16 | n<<5 | d)
 #define MOV(n, d) WORD $(0x4EA01C00 | n<<16 | n<<5 | d)
 
-// TILE loads or clears the sums of 4 rows and 16 lanes, V0 to V15, whose rows lie
-// R7 bytes apart from R21 on. R8 says whether there is something to load.
-#define TILE(clear, ready) \
-	CBZ R8, clear \
+// The following do an instruction on four vectors, to fill the latency of one with
+// the others: FOUR2 and FOUR3 on those from each operand on, ALL2 and ALL3 with the
+// same first operand for all.
+#define FOUR2(op, n, d) \
+	op(n, d) \
+	op((n+1), (d+1)) \
+	op((n+2), (d+2)) \
+	op((n+3), (d+3))
+
+#define FOUR3(op, m, n, d) \
+	op(m, n, d) \
+	op((m+1), (n+1), (d+1)) \
+	op((m+2), (n+2), (d+2)) \
+	op((m+3), (n+3), (d+3))
+
+#define ALL3(op, m, n, d) \
+	op(m, n, d) \
+	op(m, (n+1), (d+1)) \
+	op(m, (n+2), (d+2)) \
+	op(m, (n+3), (d+3))
+
+#define ALL2(op, n, d) \
+	op(n, d) \
+	op(n, (d+1)) \
+	op(n, (d+2)) \
+	op(n, (d+3))
+
+// LOAD and CLEAR fill the sums of a tile of 4 rows and 16 lanes, V0 to V15, whose
+// rows lie R7 bytes apart from R21 on.
+#define LOAD \
 	MOVD R21, R23 \
 	VLD1 (R23), [V0.S4, V1.S4, V2.S4, V3.S4] \
 	ADD R7, R23 \
@@ -33,9 +59,9 @@
 	ADD R7, R23 \
 	VLD1 (R23), [V8.S4, V9.S4, V10.S4, V11.S4] \
 	ADD R7, R23 \
-	VLD1 (R23), [V12.S4, V13.S4, V14.S4, V15.S4] \
-	B ready \
-clear: \
+	VLD1 (R23), [V12.S4, V13.S4, V14.S4, V15.S4]
+
+#define CLEAR \
 	VEOR V0.B16, V0.B16, V0.B16 \
 	VEOR V1.B16, V1.B16, V1.B16 \
 	VEOR V2.B16, V2.B16, V2.B16 \
@@ -51,8 +77,15 @@ clear: \
 	VEOR V12.B16, V12.B16, V12.B16 \
 	VEOR V13.B16, V13.B16, V13.B16 \
 	VEOR V14.B16, V14.B16, V14.B16 \
-	VEOR V15.B16, V15.B16, V15.B16 \
-ready:
+	VEOR V15.B16, V15.B16, V15.B16
+
+// SHRINK multiplies the sums by the factors of their lanes, from R24 on.
+#define SHRINK \
+	VLD1 (R24), [V16.S4, V17.S4, V18.S4, V19.S4] \
+	FOUR3(FMUL, 16, 0, 0) \
+	FOUR3(FMUL, 16, 4, 4) \
+	FOUR3(FMUL, 16, 8, 8) \
+	FOUR3(FMUL, 16, 12, 12)
 
 // MULTIPLY adds the products of 16 lanes of b, V16 to V19, with an element of each
 // row of a, V20 to V23.
@@ -118,7 +151,14 @@ lanes: // from byte R14 of each row of b on
 	MOVD R12, R19
 	MOVD R13, R20
 	MOVD R2, R22
-	TILE(clear, step)
+	CBZ  R8, clear
+	LOAD
+	B    step
+
+clear:
+	CLEAR
+
+step:
 	VLD1.P  (R15)(R9), [V16.S4, V17.S4, V18.S4, V19.S4]
 	VLD1R.P 4(R16), [V20.S4]
 	VLD1R.P 4(R17), [V21.S4]
@@ -136,7 +176,7 @@ lanes: // from byte R14 of each row of b on
 	CBNZ R1, rows
 	RET
 
-// func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+// func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
 TEXT ·mulColsNEON(SB), NOSPLIT, $0-136
 	MOVD  m+0(FP), R1
 	MOVD  list_base+8(FP), R0
@@ -148,7 +188,7 @@ TEXT ·mulColsNEON(SB), NOSPLIT, $0-136
 	MOVD  c_base+88(FP), R6
 	MOVD  ldc+112(FP), R7
 	LSL   $2, R7
-	MOVBU accumulate+120(FP), R8
+	MOVD  keep+120(FP), R8
 	MOVD  $128, R9                // bytes of a row of b
 
 rows: // four columns of a from R3 on
@@ -159,7 +199,16 @@ lanes: // from byte R14 of each row of b on
 	ADD  R14, R6, R21
 	MOVD R0, R16
 	MOVD R2, R22
-	TILE(clear, step)
+	CBZ  R8, clear
+	ADD  R14, R8, R24
+	LOAD
+	SHRINK
+	B    step
+
+clear:
+	CLEAR
+
+step:
 	MOVW.P 4(R16), R17
 	MADD   R4, R3, R17, R17
 	VLD1.P (R15)(R9), [V16.S4, V17.S4, V18.S4, V19.S4]
@@ -196,33 +245,6 @@ GLOBL exp2Poly<>(SB), RODATA|NOPTR, $24
 	VLD1R.P 4(R3), [V27.S4] \
 	VLD1R.P 4(R3), [V28.S4] \
 	VLD1R.P 4(R3), [V29.S4]
-
-// The following do an instruction on four vectors, to fill the latency of one with
-// the others: FOUR2 and FOUR3 on those from each operand on, ALL2 and ALL3 with the
-// same first operand for all.
-#define FOUR2(op, n, d) \
-	op(n, d) \
-	op((n+1), (d+1)) \
-	op((n+2), (d+2)) \
-	op((n+3), (d+3))
-
-#define FOUR3(op, m, n, d) \
-	op(m, n, d) \
-	op((m+1), (n+1), (d+1)) \
-	op((m+2), (n+2), (d+2)) \
-	op((m+3), (n+3), (d+3))
-
-#define ALL3(op, m, n, d) \
-	op(m, n, d) \
-	op(m, (n+1), (d+1)) \
-	op(m, (n+2), (d+2)) \
-	op(m, (n+3), (d+3))
-
-#define ALL2(op, n, d) \
-	op(n, d) \
-	op(n, (d+1)) \
-	op(n, (d+2)) \
-	op(n, (d+3))
 
 // POWER makes V8 to V11 2^r times the powers of 2 whose exponents are the integers
 // in V4 to V7, with r in V0 to V3. It uses V12 to V15.
@@ -372,8 +394,9 @@ TEXT ·spinNEON(SB), NOSPLIT, $0-16
 	MOVD n+0(FP), R0
 	MOVW $0x3F000000, R1 // 0.5
 	VDUP R1, V16.S4
-	MOVD $0, R8          // nothing to load
-	TILE(clear, round)
+	CLEAR
+
+round:
 	VFMLA V16.S4, V16.S4, V0.S4
 	VFMLA V16.S4, V16.S4, V1.S4
 	VFMLA V16.S4, V16.S4, V2.S4

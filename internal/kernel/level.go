@@ -20,25 +20,27 @@ type level struct {
 	//		}
 	//	}
 	//
-	// len(list) is a positive multiple of rowUnit, k is positive. next, which may
-	// be nil, is fetched meanwhile.
+	// len(list) is a positive multiple of rowUnit, and its capacity has soonRows more
+	// entries, whose rows are fetched but not used; k is positive. next, which may be
+	// nil, is fetched meanwhile.
 	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
 
-	// mulCols computes c = a^T b, or c += a^T b if accumulate is set, where a are
-	// the first m elements of the rows that list names, b is [len(list), lanes]
-	// and c [m, lanes]:
+	// mulCols computes c = a^T b, or c = c keep + a^T b with a factor for each lane
+	// if keep is not nil, where a are the first m elements of the rows that list
+	// names, b is [len(list), lanes] and c [m, lanes]:
 	//
 	//	for i := range m {
 	//		for j := range lanes {
+	//			c[i*ldc+j] *= keep[j]
 	//			for p, row := range list {
 	//				c[i*ldc+j] += a[row*lda+i] * b[p*lanes+j]
 	//			}
 	//		}
 	//	}
 	//
-	// m is a positive multiple of rowUnit, the list is not empty and its capacity
-	// has soonRows more entries, whose rows are fetched but not used.
-	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	// m is a positive multiple of rowUnit, the list is not empty, and its capacity is
+	// that of mulRows.
+	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
 
 	// softmax takes one block of scores s [rows, lanes], rows > 0, into a
 	// running softmax over rows. state holds three vectors of lanes: the maximum
@@ -66,11 +68,11 @@ type level struct {
 	// a multiple of rowUnit.
 	dotRows func(dst, p []float32, rows int, w []float32)
 
-	// transpose computes dst[j*ldd+i] = scale * src[i*lds+j] for i < m, j < n,
+	// transpose computes dst[j*ldd+i] = scale[j] * src[i*lds+j] for i < m, j < n,
 	// both multiples of rowUnit.
-	transpose func(dst []float32, ldd int, src []float32, lds, m, n int, scale float32)
+	transpose func(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32)
 
-	// packF32 and packBF16 are transpose with scale 1 for the little-endian
+	// packF32 and packBF16 are transpose without scale for the little-endian
 	// bytes of a weight matrix; lds counts elements.
 	packF32, packBF16 func(dst []float32, ldd int, src []byte, lds, m, n int)
 

@@ -32,7 +32,7 @@ type bf16Products struct {
 // The routines that levels have in several kinds: see level and bf16Products.
 type (
 	mulRowsFunc = func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
-	mulColsFunc = func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	mulColsFunc = func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
 	packFunc    = func(dst []float32, ldd int, list []int32, src []float32, lds, n int)
 )
 

@@ -120,15 +120,15 @@ func TestMultiplicationsBF16(t *testing.T) {
 				rows := make([]float32, m*words)
 				b.packCols(rows, words, identity[:m], x, k, k)
 				transposed, cols := make([]float32, k*m), make([]float32, words*m)
-				transposePortable(transposed, m, x, k, m, k, 1)
+				transposePortable(transposed, m, x, k, m, k, slices.Repeat(ones[:1], k))
 				b.packRows(cols, m, identity[:k], transposed, m, m)
-				for _, accumulate := range []bool{false, true} {
+				for _, keep := range []*[lanes]float32{nil, &ones} {
 					for name, call := range map[string]func(c []float32, next *ahead){
 						"mulRows": func(c []float32, next *ahead) {
-							b.mulRows(identity[:m], words, rows, words, panel, c, lanes, accumulate, next)
+							b.mulRows(identity[:m], words, rows, words, panel, c, lanes, keep != nil, next)
 						},
 						"mulCols": func(c []float32, next *ahead) {
-							b.mulCols(m, identity[:words], cols, m, panel, c, lanes, accumulate, next)
+							b.mulCols(m, identity[:words], cols, m, panel, c, lanes, keep, next)
 						},
 					} {
 						c, intact := window(r, m*lanes)
@@ -142,7 +142,7 @@ func TestMultiplicationsBF16(t *testing.T) {
 									want += z
 									scale += math.Abs(z)
 								}
-								if accumulate {
+								if keep != nil {
 									want += float64(before[i*lanes+j])
 								}
 								near(t, name, c[i*lanes+j], want, scale+math.Abs(want))

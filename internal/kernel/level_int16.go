@@ -21,7 +21,8 @@ type int16Products struct {
 	// packCols is that of bf16Products with a unit per row.
 	packCols func(dst []float32, ldd int, units []float32, list []int32, src []float32, lds, n int, largest float32)
 
-	// mulRows and mulCols are those of level on words, their results sums.
+	// mulRows and mulCols are those of level on words, their results sums,
+	// which are not added to what is there.
 	mulRows mulRowsFunc
 	mulCols mulColsFunc
 

@@ -135,7 +135,7 @@ func TestMultiplicationsInt16(t *testing.T) {
 				y, _ := window(r, k*lanes)
 				words, largest := b.words(k), largestInt16(k)
 				transposed := make([]float32, k*m)
-				transposePortable(transposed, m, x, k, m, k, 1)
+				transposePortable(transposed, m, x, k, m, k, slices.Repeat(ones[:1], k))
 
 				// The integers themselves.
 				ix, iy, unitX, unitY := make([]float32, m*k), make([]float32, k*lanes), make([]float32, m), make([]float32, lanes)
@@ -152,7 +152,7 @@ func TestMultiplicationsInt16(t *testing.T) {
 					},
 					"mulCols": func(c []float32) {
 						b.packRows(cols, m, byRow, identity[:k], transposed, m, m, largest, 0)
-						b.mulCols(m, identity[:words], cols, m, panel, c, lanes, false, nil)
+						b.mulCols(m, identity[:words], cols, m, panel, c, lanes, nil, nil)
 					},
 				} {
 					sums, sumsIntact := window(r, m*lanes)

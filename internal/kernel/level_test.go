@@ -46,23 +46,27 @@ func TestMultiplications(t *testing.T) {
 		for _, m := range []int{8, 16, 40} {
 			for _, k := range []int{1, 2, 7, 16, 64, 257} {
 				for _, gap := range []int{0, 3} {
-					list, byRow := make([]int32, m), make([]int32, k, k+soonRows)
+					list, byRow := make([]int32, m, m+soonRows), make([]int32, k, k+soonRows)
 					for i := range list {
 						list[i] = int32(r.IntN(2 * m))
 					}
 					for i := range byRow {
 						byRow[i] = int32(r.IntN(2 * k))
 					}
-					rows := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: k + gap, height: 2 * m,
+					factors := [lanes]float32{0, 1}
+					for i := range factors[2:] {
+						factors[2+i] = r.Float32()
+					}
+					rows := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: k + gap, height: 2 * m, keep: &ones,
 						element: func(i, p int) int { return int(list[i])*(k+gap) + p },
-						call: func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead) {
-							active.mulRows(list, k, a, lda, b, c, ldc, accumulate, next)
+						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead) {
+							active.mulRows(list, k, a, lda, b, c, ldc, keep != nil, next)
 						}}
 					rows.run("mulRows")
-					cols := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: m + gap, height: 2 * k,
+					cols := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: m + gap, height: 2 * k, keep: &factors,
 						element: func(i, p int) int { return int(byRow[p])*(m+gap) + i },
-						call: func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead) {
-							active.mulCols(m, byRow, a, lda, b, c, ldc, accumulate, next)
+						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead) {
+							active.mulCols(m, byRow, a, lda, b, c, ldc, keep, next)
 						}}
 					cols.run("mulCols")
 				}
@@ -72,13 +76,15 @@ func TestMultiplications(t *testing.T) {
 }
 
 // mulCase is a product of [m, k] and [k, lanes]. Element (i, p) of the left-hand
-// matrix is at element(i, p) of a matrix with height rows of lda elements.
+// matrix is at element(i, p) of a matrix with height rows of lda elements. keep are
+// the factors of what is added to.
 type mulCase struct {
 	r                      *rand.Rand
 	t                      *testing.T
 	m, k, lda, ldc, height int
 	element                func(i, p int) int
-	call                   func(a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	keep                   *[lanes]float32
+	call                   func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
 }
 
 func (x *mulCase) run(name string) {
@@ -87,13 +93,13 @@ func (x *mulCase) run(name string) {
 	b, bIntact := window(x.r, x.k*lanes)
 	c, cIntact := window(x.r, (x.m-1)*x.ldc+lanes)
 	before := slices.Clone(c)
-	for _, accumulate := range []bool{false, true} {
+	for _, keep := range []*[lanes]float32{nil, x.keep} {
 		copy(c, before)
 		var next *ahead
-		if accumulate {
+		if keep != nil {
 			next = planAhead(new(ahead), a, x.lda, identity[:min(x.height, len(identity))], b, 1, x.m)
 		}
-		x.call(a, x.lda, b, c, x.ldc, accumulate, next)
+		x.call(a, x.lda, b, c, x.ldc, keep, next)
 		if next != nil && (next[0].left < 0 || next[0].left > x.height) {
 			x.t.Fatalf("%s m=%d k=%d left %d rows to fetch", name, x.m, x.k, next[0].left)
 		}
@@ -105,10 +111,12 @@ func (x *mulCase) run(name string) {
 					want += y
 					scale += math.Abs(y)
 				}
-				if accumulate {
-					want += float64(before[i*x.ldc+j])
+				if keep != nil {
+					kept := float64(before[i*x.ldc+j]) * float64(keep[j])
+					want += kept
+					scale += math.Abs(kept)
 				}
-				near(x.t, name, c[i*x.ldc+j], want, scale+math.Abs(want))
+				near(x.t, name, c[i*x.ldc+j], want, scale)
 			}
 			if i < x.m-1 && !slices.Equal(c[i*x.ldc+lanes:(i+1)*x.ldc], before[i*x.ldc+lanes:(i+1)*x.ldc]) {
 				x.t.Fatalf("%s m=%d k=%d wrote between rows of c", name, x.m, x.k)
@@ -149,6 +157,9 @@ func TestSoftmaxRoutine(t *testing.T) {
 			s[15] = inf
 			before, beforeState := slices.Clone(s), slices.Clone(state)
 			active.softmax(s, rows, state)
+			if half := 0.5 + r.Float32()/4; 0x1p-126*half == 0 {
+				t.Fatal("subnormal results are 0 after softmax")
+			}
 			if !sIntact() || !stateIntact() {
 				t.Fatalf("rows=%d: softmax wrote outside of its results", rows)
 			}
@@ -453,13 +464,14 @@ func TestTranspose(t *testing.T) {
 			for _, n := range []int{1, 7, 8, 16, 45} {
 				lds, ldd := n+r.IntN(2)*3, m+r.IntN(2)*6
 				src, srcIntact := window(r, (m-1)*lds+n)
+				scale, _ := window(r, n)
 				dst, dstIntact := window(r, (n-1)*ldd+m)
 				before := slices.Clone(dst)
-				transpose(dst, ldd, src, lds, m, n, 0.3)
+				transpose(dst, ldd, src, lds, m, n, scale)
 				for i := range dst {
 					want := before[i]
 					if i%ldd < m {
-						want = 0.3 * src[i%ldd*lds+i/ldd]
+						want = scale[i/ldd] * src[i%ldd*lds+i/ldd]
 					}
 					if dst[i] != want {
 						t.Fatalf("[%d %d]: element %d is %g, want %g", m, n, i, dst[i], want)

@@ -72,7 +72,12 @@ func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, 
 	}
 }
 
-func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
+func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, _ *ahead) {
+	if keep != nil {
+		for i := range m {
+			scaleRowsPortable(c[i*ldc:], 1, keep[:])
+		}
+	}
 	for i := 0; i < m; i += 2 {
 		for j := 0; j < lanes; j += 4 {
 			var s00, s01, s02, s03, s10, s11, s12, s13 float32
@@ -88,8 +93,8 @@ func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, 
 				s12 += x1 * y[2]
 				s13 += x1 * y[3]
 			}
-			store4(c[i*ldc+j:], accumulate, s00, s01, s02, s03)
-			store4(c[(i+1)*ldc+j:], accumulate, s10, s11, s12, s13)
+			store4(c[i*ldc+j:], keep != nil, s00, s01, s02, s03)
+			store4(c[(i+1)*ldc+j:], keep != nil, s10, s11, s12, s13)
 		}
 	}
 }
@@ -159,10 +164,10 @@ func dotRowsPortable(dst, p []float32, rows int, w []float32) {
 	}
 }
 
-func transposePortable(dst []float32, ldd int, src []float32, lds, m, n int, scale float32) {
+func transposePortable(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32) {
 	for i := range m {
 		for j, x := range src[i*lds:][:n] {
-			dst[j*ldd+i] = x * scale
+			dst[j*ldd+i] = x * scale[j]
 		}
 	}
 }

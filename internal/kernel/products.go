@@ -107,7 +107,7 @@ func (w *scratch) accumulate(m *products, p *panel, s []float32, rows, dim int, 
 		b := &active.int16
 		w.p, w.product = sized(&w.p, b.words(blockKeys)*lanes), sized(&w.product, dim*lanes)
 		b.packRows(w.p, lanes, w.factors[:], identity[:rows], s, lanes, lanes, largestWeight, weightShare)
-		m.mulCols(dim, m.values.list, m.values.matrix, m.values.ld, w.p, w.product, lanes, false, next)
+		m.mulCols(dim, m.values.list, m.values.matrix, m.values.ld, w.p, w.product, lanes, nil, next)
 		keep := p.shrink()
 		if first {
 			keep = nil
@@ -115,13 +115,14 @@ func (w *scratch) accumulate(m *products, p *panel, s []float32, rows, dim int, 
 		b.unscale(p.output, lanes, w.product, dim, w.valueUnits, w.factors[:], keep)
 		return
 	}
-	if !first && !allOnes(p.shrink()) {
-		active.scaleRows(p.output, dim, p.shrink())
+	var keep *[lanes]float32
+	if !first {
+		keep = (*[lanes]float32)(p.shrink())
 	}
 	if m.precision == BFloat16 {
 		w.p = sized(&w.p, active.bf16.words(blockKeys)*lanes)
 		active.bf16.packPanel(w.p, s, rows)
 		s = w.p
 	}
-	m.mulCols(dim, m.values.list, m.values.matrix, m.values.ld, s, p.output, lanes, !first, next)
+	m.mulCols(dim, m.values.list, m.values.matrix, m.values.ld, s, p.output, lanes, keep, next)
 }

@@ -169,6 +169,7 @@ type scratch struct {
 	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
 	maxima  []float32  // running maximum after each key block, [panels, blocks, lanes]
 	column  []float32  // one number per key of a block
+	scales  []float32  // the scale of a query, for each of its features
 	rows    []int32    // 0, 1, 2, ...
 	index   [2][]int32 // keys of a query group and of the next one
 	order   []uint32   // sort keys of a row of scores

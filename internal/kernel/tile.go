@@ -144,7 +144,7 @@ func (w *scratch) attend(t *tile) {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
 		panel.query = sized(&panel.query, t.dim*lanes)
-		packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
+		w.packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
 		w.packQuery(t, panel)
 		panel.output = sized(&panel.output, dimPad*lanes)
 		for i := range lanes {
@@ -236,15 +236,6 @@ func padRows(buf *[]float32, src []float32, dim int, list []int32) ([]float32, i
 	return dst, ld
 }
 
-func allOnes(x []float32) bool {
-	for _, f := range x {
-		if f != 1 {
-			return false
-		}
-	}
-	return true
-}
-
 // mask sets the scores of the listed keys to -Inf where panel p has queries out
 // of reach.
 func (t *tile) mask(s []float32, p int, list []int32) {
@@ -269,22 +260,26 @@ func (t *tile) mask(s []float32, p int, list []int32) {
 
 // packLanes writes count <= lanes rows of src [count, n] as the lanes of
 // dst [n, lanes], times scale. Unused lanes become zeros.
-func packLanes(dst, src []float32, count, n int, scale float32) {
+func (w *scratch) packLanes(dst, src []float32, count, n int, scale float32) {
 	if count < lanes {
 		clear(dst[:n*lanes])
 	}
-	transpose(dst, lanes, src, n, count, n, scale)
+	factors := sized(&w.scales, n)
+	for j := range factors {
+		factors[j] = scale
+	}
+	transpose(dst, lanes, src, n, count, n, factors)
 }
 
-// transpose computes dst[j*ldd+i] = scale * src[i*lds+j] for i < m, j < n of any
+// transpose computes dst[j*ldd+i] = scale[j] * src[i*lds+j] for i < m, j < n of any
 // size.
-func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale float32) {
+func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32) {
 	mUnits, nUnits := m/rowUnit*rowUnit, n/rowUnit*rowUnit
 	if mUnits > 0 && nUnits > 0 {
 		active.transpose(dst, ldd, src, lds, mUnits, nUnits, scale)
 	}
 	if nUnits < n {
-		transposePortable(dst[nUnits*ldd:], ldd, src[nUnits:], lds, m, n-nUnits, scale)
+		transposePortable(dst[nUnits*ldd:], ldd, src[nUnits:], lds, m, n-nUnits, scale[nUnits:])
 	}
 	if mUnits < m {
 		transposePortable(dst[mUnits:], ldd, src[mUnits*lds:], lds, m-mUnits, nUnits, scale)
@@ -295,7 +290,6 @@ func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale float
 // logarithms of the softmax denominators if lse [N], those of the tile's head, is
 // not nil, to the rows of the tile's queries.
 func (w *scratch) store(lse []float32, t *tile) {
-	dimPad := roundUp(t.dim, rowUnit)
 	for p := range t.panels() {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
@@ -304,8 +298,7 @@ func (w *scratch) store(lse []float32, t *tile) {
 			for i, sum := range panel.sum() {
 				w.factors[i] = 1 / sum
 			}
-			active.scaleRows(panel.output, dimPad, w.factors[:])
-			transpose(dst, t.dim, panel.output, lanes, t.dim, count, 1)
+			transpose(dst, t.dim, panel.output, lanes, t.dim, count, w.factors[:])
 		}
 		for i := range count {
 			sum := panel.sum()[i]

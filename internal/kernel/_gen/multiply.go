@@ -20,8 +20,8 @@ import (
 
 const aheadSteps = 16
 
-// soonRows is how far ahead mulCols fetches rows into the first-level cache. The
-// products of a step that has to wait for the second-level cache are issued twice.
+// soonRows is how far ahead both fetch rows into the first-level cache. The products
+// of a step that has to wait for the second-level cache are issued twice.
 const soonRows = 8
 
 // tileRows is the number of rows of a tile; its width is two vectors.
@@ -41,47 +41,60 @@ var (
 	cParam    = NewParamAddr("c_base", 88)
 	ldcParam  = NewParamAddr("ldc", 112)
 	addParam  = NewParamAddr("accumulate", 120)
+	keepParam = NewParamAddr("keep", 120) // of mulCols, at the same place
 	nextParam = NewParamAddr("next", 128)
 )
 
 // ahead is the type of that name in package kernel.
-const ahead = "[3]struct{ left int; list *int32; rows *float32; ld, lines, burst int }"
+const ahead = "[3]struct{ left int; list *int32; rows *float32; ld, lines, line, burst int }"
 
-// prefetch asks for rows of the matrix that the parameter next describes. The
-// offsets are those of struct ahead. Rows are taken from the end of the list.
+// prefetch asks for cache lines of the matrix that the parameter next describes. The
+// offsets are those of struct ahead. Rows are taken from the end of the list, lines
+// from the end of a row.
 func prefetch(name string) {
-	const left, list, base, ld, lines, burst, size = 0, 8, 16, 24, 32, 40, 48
+	const left, list, base, ld, lines, line, burst, size = 0, 8, 16, 24, 32, 40, 48, 56
 	h, i := GP64(), GP64()
 	MOVQ(nextParam, h)
 	TESTQ(h, h)
 	JZ(LabelRef(name + "_end"))
 	MOVQ(Mem{Base: h, Disp: burst}, i)
-	Label(name + "_row")
+	Label(name + "_line")
 	at, n := GP64(), GP64()
 	MOVQ(Mem{Base: h, Disp: left}, at)
-	TESTQ(at, at)
+	MOVQ(Mem{Base: h, Disp: line}, n)
+	TESTQ(n, n)
 	JNZ(LabelRef(name + "_more"))
+	TESTQ(at, at)
+	JNZ(LabelRef(name + "_row"))
 	ADDQ(Imm(size), h)
 	CMPQ(Mem{Base: h, Disp: base}, Imm(0))
 	JZ(LabelRef(name + "_end"))
-	JMP(LabelRef(name + "_row"))
-	Label(name + "_more")
+	JMP(LabelRef(name + "_line"))
+	Label(name + "_row")
 	DECQ(at)
 	MOVQ(at, Mem{Base: h, Disp: left})
-	MOVQ(Mem{Base: h, Disp: list}, n)
-	MOVLQSX(Mem{Base: n, Index: at, Scale: 4}, at)
-	IMULQ(Mem{Base: h, Disp: ld}, at)
-	ADDQ(Mem{Base: h, Disp: base}, at)
 	MOVQ(Mem{Base: h, Disp: lines}, n)
-	Label(name + "_line")
-	for i := range 4 {
-		PREFETCHT1(Mem{Base: at, Disp: 64 * i})
-	}
-	ADDQ(U32(256), at)
-	SUBQ(Imm(4), n)
-	JG(LabelRef(name + "_line"))
+	Label(name + "_more")
+	row := GP64()
+	MOVQ(Mem{Base: h, Disp: list}, row)
+	MOVLQSX(Mem{Base: row, Index: at, Scale: 4}, row)
+	IMULQ(Mem{Base: h, Disp: ld}, row)
+	ADDQ(Mem{Base: h, Disp: base}, row)
+	MOVQ(n, at)
+	SHLQ(Imm(6), at)
+	ADDQ(at, row)
+	Label(name + "_fetch")
+	SUBQ(Imm(64), row)
+	PREFETCHT1(Mem{Base: row})
+	DECQ(n)
 	DECQ(i)
-	JNZ(LabelRef(name + "_row"))
+	JZ(LabelRef(name + "_pause"))
+	TESTQ(n, n)
+	JNZ(LabelRef(name + "_fetch"))
+	MOVQ(n, Mem{Base: h, Disp: line})
+	JMP(LabelRef(name + "_line"))
+	Label(name + "_pause")
+	MOVQ(n, Mem{Base: h, Disp: line})
 	Label(name + "_end")
 }
 
@@ -101,35 +114,69 @@ func (v *isa) step(b reg.GPVirtual, sums []reg.VecVirtual, element func(i int) M
 	ADDQ(Imm(4*panelLanes), b)
 }
 
-// storeTile writes the sums of a tile, or adds them if accumulate is set, to
-// columns from column on of the rows that c points at.
-func (v *isa) storeTile(name string, sums []reg.VecVirtual, column int) {
-	c, c0, ldc, add := GP64(), GP64(), GP64(), GP8()
+// soonElements fetches, for the next tile of mulRows, the cache lines at the place
+// that this one has just passed.
+func (v *isa) soonElements(listParam, kParam Mem, offset reg.GPVirtual) {
+	list, lda, end, at := GP64(), GP64(), GP64(), GP64()
+	MOVQ(listParam, list)
+	MOVQ(ldaParam, lda)
+	MOVQ(kParam, end)
+	SHLQ(Imm(2), end)
+	ADDQ(aParam, end)
+	ADDQ(offset, end)
+	for i := range v.tileRows() {
+		MOVLQSX(Mem{Base: list, Disp: 4 * i}, at)
+		IMULQ(lda, at)
+		PREFETCHT0(Mem{Base: end, Index: at, Scale: 4, Disp: -4 * aheadSteps})
+	}
+}
+
+// storeTile writes the sums of a tile, after adding what a parameter asks for, to
+// columns from column on of the rows that c points at: with keep those of mulCols,
+// otherwise those of mulRows.
+func (v *isa) storeTile(name string, sums []reg.VecVirtual, column int, keep bool) {
+	c, ldc := GP64(), GP64()
 	MOVQ(cParam, c)
 	MOVQ(ldcParam, ldc)
 	SHLQ(Imm(2), ldc)
-	at := func(c reg.GPVirtual, j int) Mem { return Mem{Base: c, Disp: 4*column + j*v.bytes()} }
-	MOVB(addParam, add)
-	TESTB(add, add)
-	JZ(LabelRef(name))
-	MOVQ(c, c0)
-	for i := range v.tileRows() {
-		for j := range 2 {
-			if v == avx512vnni {
-				VPADDD(at(c0, j), sums[2*i+j], sums[2*i+j])
-			} else {
-				VADDPS(at(c0, j), sums[2*i+j], sums[2*i+j])
+	each := func(c reg.GPVirtual, f func(at Mem, j int, sum reg.VecVirtual)) {
+		for i := range v.tileRows() {
+			for j := range 2 {
+				f(Mem{Base: c, Disp: 4*column + j*v.bytes()}, j, sums[2*i+j])
 			}
+			ADDQ(ldc, c)
 		}
-		ADDQ(ldc, c0)
+	}
+	before := GP64()
+	switch {
+	case keep && v == avx512vnni: // sums are not accumulated
+	case keep:
+		factors := GP64()
+		MOVQ(keepParam, factors)
+		TESTQ(factors, factors)
+		JZ(LabelRef(name))
+		factor := v.regs(2)
+		for j, x := range factor {
+			VMOVUPS(Mem{Base: factors, Disp: 4*column + j*v.bytes()}, x)
+		}
+		MOVQ(c, before)
+		each(before, func(at Mem, j int, sum reg.VecVirtual) { VFMADD231PS(at, factor[j], sum) })
+	default:
+		add := GP8()
+		MOVB(addParam, add)
+		TESTB(add, add)
+		JZ(LabelRef(name))
+		MOVQ(c, before)
+		each(before, func(at Mem, _ int, sum reg.VecVirtual) {
+			if v == avx512vnni {
+				VPADDD(at, sum, sum)
+			} else {
+				VADDPS(at, sum, sum)
+			}
+		})
 	}
 	Label(name)
-	for i := range v.tileRows() {
-		for j := range 2 {
-			VMOVUPS(sums[2*i+j], at(c, j))
-		}
-		ADDQ(ldc, c)
-	}
+	each(c, func(at Mem, _ int, sum reg.VecVirtual) { VMOVUPS(sum, at) })
 	if column+2*v.lanes == panelLanes {
 		MOVQ(c, cParam) // the next rows
 	}
@@ -174,10 +221,13 @@ func (v *isa) mulRows() {
 		ADDQ(Imm(4), offset)
 		TESTQ(U32(4*aheadSteps-1), offset)
 		JNZ(LabelRef("k" + suffix))
+		if column == 0 {
+			v.soonElements(listParam, kParam, offset)
+		}
 		prefetch("ahead" + suffix)
 		TESTQ(offset, offset)
 		JNZ(LabelRef("k" + suffix))
-		v.storeTile("store"+suffix, sums, column)
+		v.storeTile("store"+suffix, sums, column, false)
 	}
 	SUBQ(Imm(uint64(rows)), lenParam[true])
 	JNZ(LabelRef("tile"))
@@ -188,7 +238,7 @@ func (v *isa) mulRows() {
 // by side.
 func (v *isa) mulCols() {
 	function("mulCols"+v.name,
-		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+ahead+")",
+		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[32]float32, next *"+ahead+")",
 		"is level.mulCols.")
 	mParam, listParam := NewParamAddr("m", 0), NewParamAddr("list_base", 8)
 	rows := v.tileRows()
@@ -224,7 +274,7 @@ func (v *isa) mulCols() {
 		prefetch("ahead" + suffix)
 		TESTQ(left, left)
 		JNZ(LabelRef("k" + suffix))
-		v.storeTile("store"+suffix, sums, column)
+		v.storeTile("store"+suffix, sums, column, true)
 	}
 	ADDQ(Imm(uint64(4*rows)), aParam)
 	SUBQ(Imm(uint64(rows)), mParam)

@@ -22,16 +22,14 @@ var negativeZero = math.Copysign(0, -1)
 // exponential holds the constants of 2^x.
 type exponential struct {
 	v          *isa
-	floor, one Op
+	floor, one Op // of AVX2
 	poly       []Op
 }
 
 func (v *isa) exponential() *exponential {
 	constant := v.constants("expConstants")
 	e := &exponential{v: v}
-	if v == avx512 {
-		e.floor = constant(expMin)
-	} else {
+	if v == avx2 {
 		// Arguments below expMin become one whose power of 2 has the exponent 0,
 		// which means 0.
 		e.floor, e.one = constant(expMin-1), constant(1)
@@ -43,7 +41,8 @@ func (v *isa) exponential() *exponential {
 }
 
 // apply replaces every x <= 0 by 2^x. Instructions for independent vectors
-// alternate, to fill the latency of each other.
+// alternate, to fill the latency of each other. With AVX-512, results are 0 instead
+// of subnormal only between flush and unflush.
 func (e *exponential) apply(x []reg.VecVirtual) {
 	n := len(x)
 	const down = 9 // round towards -Inf, without an exception
@@ -73,21 +72,28 @@ func (e *exponential) apply(x []reg.VecVirtual) {
 		each(func(i int) { VFMADD213PS(e.poly[d], fraction[i], p[i]) })
 	}
 	if e.v == avx512 {
-		// VSCALEFPS rounds the exponent down by itself. Results that would be
-		// subnormal, and slow, are left out; a NaN is not less than anything.
-		const notLess = 5
-		normal := make([]reg.OpmaskVirtual, n)
-		each(func(i int) {
-			normal[i] = K()
-			VCMPPS(Imm(notLess), e.floor, x[i], normal[i])
-		})
-		each(func(i int) { VSCALEFPS_Z(x[i], p[i], normal[i], x[i]) })
+		// VSCALEFPS rounds the exponent down by itself.
+		each(func(i int) { VSCALEFPS(x[i], p[i], x[i]) })
 		return
 	}
 	each(func(i int) { VCVTPS2DQ(power[i], power[i]) })
 	each(func(i int) { VPSLLD(Imm(23), power[i], power[i]) })
 	each(func(i int) { VPADDD(e.one, power[i], power[i]) })
 	each(func(i int) { VMULPS(power[i], p[i], x[i]) })
+}
+
+// flush makes subnormal results 0, which saves a comparison for each vector, until
+// unflush. No other code sees that: the runtime does not preempt assembly, and a
+// signal handler returns to the control register that it found.
+func flush() (unflush func()) {
+	const flushToZero = 1 << 15
+	saved, bits := AllocLocal(8), GP32()
+	STMXCSR(saved)
+	MOVL(saved, bits)
+	ORL(U32(flushToZero), bits)
+	MOVL(bits, saved.Offset(4))
+	LDMXCSR(saved.Offset(4))
+	return func() { LDMXCSR(saved) }
 }
 
 // softmax walks over the rows once for the maximum and once for the
@@ -98,6 +104,10 @@ func (v *isa) softmax() {
 	unroll := 4
 	const rowBytes = 4 * panelLanes
 
+	unflush := func() {}
+	if v == avx512 {
+		unflush = flush()
+	}
 	e := v.exponential()
 	columns := GP64()
 	MOVQ(U32(panelLanes/v.lanes), columns)
@@ -190,5 +200,6 @@ func (v *isa) softmax() {
 	ADDQ(U32(uint32(v.bytes())), state)
 	DECQ(columns)
 	JNZ(LabelRef("columns"))
+	unflush()
 	finish()
 }

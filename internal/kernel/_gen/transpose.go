@@ -7,7 +7,7 @@ import (
 )
 
 func transposes() {
-	transpose("transposeAVX2", "(dst []float32, ldd int, src []float32, lds, m, n int, scale float32)",
+	transpose("transposeAVX2", "(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32)",
 		"is level.transpose.", 4, true)
 	transpose("packF32AVX2", "(dst []float32, ldd int, src []byte, lds, m, n int)",
 		"is level.packF32.", 4, false)
@@ -23,17 +23,21 @@ func transpose(name, signature, doc string, size int, scaled bool) {
 	src, lds := loadBase("src"), loadBytes("lds", size)
 	m := load("m")
 	ldd3, lds3 := times3(ldd), times3(lds)
-	var factor reg.VecVirtual
-	if scaled {
-		factor = YMM()
-		VBROADCASTSS(NewParamAddr("scale", 80), factor)
-	}
 
 	Label("rows")
 	s, d, n := GP64(), GP64(), load("n")
 	MOVQ(src, s)
 	MOVQ(dst, d)
+	var scale reg.GPVirtual
+	if scaled {
+		scale = loadBase("scale")
+	}
 	Label("columns")
+	factor := YMM()
+	if scaled {
+		VMOVUPS(Mem{Base: scale}, factor)
+		ADDQ(Imm(32), scale)
+	}
 	s4, d4 := plus4(s, lds), plus4(d, ldd)
 	r := avx2.regs(8)
 	for i, x := range r {
