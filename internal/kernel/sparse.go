@@ -65,14 +65,35 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 // padding.
 func tableKeys(buf *[]int32, a *Operands, t *Table, index, u int) []int32 {
 	valid := a.valid(index / a.Heads)
-	list := sized(buf, roundUp(a.Len, rowUnit)+soonRows)[:0]
+	list := sized(buf, roundUp(a.Len, rowUnit)+soonRows)
+	n := 0
 	for i, word := range t.row(a.Shape, index, u) {
-		for ; word != 0; word &= word - 1 {
-			j := i*32 + bits.TrailingZeros32(word)
-			if j < a.Len && (valid == nil || valid[j] != 0) {
-				list = append(list, int32(j))
+		if rest := a.Len - 32*i; rest < 32 {
+			word &= 1<<rest - 1
+		}
+		if valid != nil {
+			word &= nonzero(valid[32*i : min(32*i+32, a.Len)])
+		}
+		// Some keys are written at a time, whether they exist or not: a loop as long
+		// as there are bits would end at a place that no processor predicts.
+		for count := bits.OnesCount32(word); count > 0; count -= soonRows {
+			some := list[n:][:soonRows]
+			for k := range some {
+				some[k] = int32(32*i + bits.TrailingZeros32(word))
+				word &= word - 1
 			}
+			n += min(count, soonRows)
 		}
 	}
-	return padList(list)
+	return padList(list[:n])
+}
+
+// nonzero has bit i set if x[i] is not 0, for up to 32 elements.
+func nonzero(x []float32) (word uint32) {
+	for i, f := range x {
+		if f != 0 {
+			word |= 1 << i
+		}
+	}
+	return word
 }
