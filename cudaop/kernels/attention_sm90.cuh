@@ -73,7 +73,8 @@ struct Item {
   int batch, head, first;                        // first query
 };
 
-// A cluster's items are its number and every so-manieth after it; each of its blocks has 128 queries of an item.
+// A cluster starts with the item of its own number and goes on by the number of clusters; each of its blocks has 128
+// queries of an item.
 template <class T> DEVICE int items(const Attention& a) { return (a.n + T::BLOCKS * kQueries - 1) / (T::BLOCKS * kQueries) * a.heads * a.batch; }
 template <class T> DEVICE int first_item() { return blockIdx.x / T::BLOCKS; }
 template <class T> DEVICE int next_item(int number) { return number + gridDim.x / T::BLOCKS; }
