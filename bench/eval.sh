@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 samples=200
 long=tracking@1024,multiquery@1024,retrieval@1024,lists@600,arithmetic@600
-medium=multiquery@512
+medium=multiquery@512,tracking@512
 if [ "${1-}" = --short ]; then
   shift
   samples=20 long=multiquery@512,lists@300 medium=multiquery@256
@@ -39,6 +39,7 @@ compare() {
 for model in ${MODELS-llada dream}; do
   compare methods --task "$long" --method full,pulsecol,sparsed,block-pr,column-ss,window,streaming --sparsity 0.8,0.9 --block-size 32
   compare schedules --task "$medium" --method pulsecol --sparsity 0.9 --schedule uniform,random,power,adaptive --refreshes 1,2,4
+  compare windows --task "$medium" --method full,pulsecol --sparsity 0.9 --eta 0.3,1 --refreshes 2,3,4,8
   compare refreshes --task "$medium" --method full,pulsecol --sparsity 0.9 --refreshes 1,2,4,9
   compare groups --task "$medium" --method pulsecol --sparsity 0.9 --group-size 8,16,32,64,128
 done
