@@ -22,7 +22,8 @@
 //
 // Limits, for a head of 128 columns on an H200 (132 multiprocessors): 4096 matrix operations a clock make a key of 128
 // queries cost 16 clocks, against 8 of the exponential unit and 13 for its 512 bytes from L2. So the matrix unit bounds
-// groups of 128 (at 1.6 GHz, what power allows: 865 TFLOP/s), L2 smaller groups with little in common.
+// groups of 128 (at 1.6 GHz: 865 TFLOP/s; power may allow less), and smaller groups with little in common too, since a
+// consumer multiplies a key with all of its 64 queries, of whatever groups.
 #pragma once
 
 #include "attention.cuh"
