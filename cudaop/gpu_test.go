@@ -829,6 +829,7 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 	ids := input(g, "ids", below(batch*n, vocab), batch, n)
 	positions := input(g, "positions", below(batch*n, 100000), batch, n)
 	rows := input(g, "rows", []int32{0, 5, batch*n - 1, 7}, 4)
+	taken := input(g, "taken", random(4*features), 1, 4, features)
 
 	shared := matrix(out, features)
 	type pair struct{ cpu, gpu *gorgonia.Value }
@@ -844,7 +845,8 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 		{must(op.NewLinear("stacked otherwise", op.Projection{Weight: shared}, op.Projection{Weight: matrix(out, features)}))(t), []*gorgonia.Node{x}},
 		{must(op.NewAddLinear("residual", op.Projection{Weight: matrix(features, features), Bias: random(features)}))(t), []*gorgonia.Node{x, y}},
 		{must(op.NewAddLinear("residual of itself", op.Projection{Weight: matrix(features, features)}))(t), []*gorgonia.Node{x, x}},
-		{op.NewLogits("logits", matrix(vocab, features)), []*gorgonia.Node{x, rows}},
+		{op.NewTakeRows("rows"), []*gorgonia.Node{x, rows}},
+		{op.NewLogits("logits", matrix(vocab, features)), []*gorgonia.Node{taken, rows}},
 		{op.NewRMSNorm("norm", random(features), 1e-5), []*gorgonia.Node{x}},
 		{must(op.NewRoPE("rope", op.Heads{Count: heads, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},
 		{must(op.NewRoPE("rope of some", op.Heads{First: 1, Count: 2, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},

@@ -27,34 +27,19 @@ func (r *logits) ownsResult() bool           { return r.later != nil }
 func (r *logits) weights() ([]op.Projection, []float32) { return only(r.weight), nil }
 
 func (r *logits) run(c *call) (gorgonia.Value, error) {
-	rows := c.in[1].Shape()[0]
-	if r.later != nil {
-		return r.later.run(c, rows)
-	}
-	chosen, err := c.room(int64(rows) * c.rowBytes(r.weight))
+	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.wantedRows(chosen); err != nil {
-		return nil, err
+	rows := c.in[1].Shape()[0]
+	if r.later != nil {
+		return r.later.run(c, x, rows)
 	}
 	v, y, err := c.result(rows, r.weight.Rows)
 	if err != nil {
 		return nil, err
 	}
-	return v, c.project(only(r.weight), y, chosen, 0, rows, v.Dtype())
-}
-
-// wantedRows copies the rows of op.Logits' input that it is to read.
-func (c *call) wantedRows(to cu.DevicePtr) error {
-	x, err := c.operand(0)
-	if err != nil {
-		return err
-	}
-	s := c.in[0].Shape()
-	return c.gather(x, 1, to, s[0]*s[1], s[2], true, c.o.dtype(), func(i int) error {
-		return fmt.Errorf("%w: rows[%d] is not one of the input's %d rows", op.ErrValue, i, s[0]*s[1])
-	})
+	return v, c.project(only(r.weight), y, x, 0, rows, v.Dtype())
 }
 
 // rowBytes is the size of one of the rows that w is multiplied with.
@@ -90,16 +75,20 @@ type logitsLater struct {
 	host   []float32 // rows that were copied
 }
 
-// run is the operator's: it keeps the wanted rows.
-func (l *logitsLater) run(c *call, rows int) (gorgonia.Value, error) {
+// run is the operator's: it keeps the rows x.
+func (l *logitsLater) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, error) {
+	bytes := int64(rows) * c.rowBytes(l.weight)
 	if l.device != c.device {
-		x, err := c.memory.get(int64(rows) * c.rowBytes(l.weight))
+		kept, err := c.memory.get(bytes)
 		if err != nil {
 			return nil, err
 		}
-		l.device, l.x, l.rows = c.device, x, rows
+		l.device, l.x, l.rows = c.device, kept, rows
 	}
-	return placeholder(), c.wantedRows(l.x)
+	if err := cu.MemcpyDtoD(l.x, x, bytes); err != nil {
+		return nil, fmt.Errorf("cudaop: copy of %d rows: %w", rows, err)
+	}
+	return placeholder(), nil
 }
 
 // do calls f on the GPU of the latest step.

@@ -111,7 +111,9 @@ func TestLogitsLater(t *testing.T) {
 			g := gorgonia.NewGraph()
 			x := input(g, "x", normal(batch*n*features, 1), batch, n, features)
 			at := input(g, "rows", slices.Clone(wanted), len(wanted))
-			cpu, gpu := both(t, c.precision, head, x, at)
+			cpu, gpu := both(t, c.precision, op.NewTakeRows("rows"), x, at)
+			cpu = must(op.Apply(head, cpu, at))(t)
+			gpu = must(op.Apply(must(cudaop.Wrap(head, c.precision))(t), gpu, at))(t)
 			later := cudaop.LogitsLater(gpu.Op())
 			if later == nil || cudaop.LogitsLater(cpu.Op()) != nil {
 				t.Fatal("LogitsLater is for the twin alone")
@@ -167,18 +169,28 @@ func TestLogitsLaterErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x, rows := input(g, "x", make([]float32, 32), 1, 4, 8), []int32{0, 1}
 	weight := must(op.NewWeightFloat32(5, 8, make([]float32, 40)))(t)
-	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(t), x, input(g, "rows", rows, 2)))(t)
-	later := cudaop.LogitsLater(gpu.Op())
+	wanted := input(g, "rows", rows, 2)
+	gpu := func(o gorgonia.Op, x *gorgonia.Node) *gorgonia.Node {
+		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, wanted))(t)
+	}
+	later := cudaop.LogitsLater(gpu(op.NewLogits("head", weight), gpu(op.NewTakeRows("rows"), x)).Op())
+	ws := op.NewWorkspace()
+	ws.Plan(g) // so that the step does not wait for the rows
 	vm := must(cudaop.NewTapeMachine(g))(t)
-	run(t, vm)
+	step := func() {
+		t.Helper()
+		ws.Reset()
+		run(t, vm)
+	}
+	step()
 	must(later(2).Rows(2, 0))(t)
 	rows[1] = 4
-	run(t, vm)
+	step()
 	if _, err := later(2).Rows(2, 0); !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "rows[1]") {
 		t.Errorf("row 4 of 4: error %v", err)
 	}
 	rows[1] = 3
-	run(t, vm)
+	step()
 	must(later(2).Rows(2, 0))(t)
 	if err := cudaop.Close(vm); err != nil {
 		t.Fatal(err)

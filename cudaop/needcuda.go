@@ -179,9 +179,11 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		rows, row := t.together(s[0]*s[1], o.size())
 		room(int64(rows) * row)
 	case *logits:
-		r.logits(o, t, s[0], room)
-		check()
+		r.logits(t, s[0])
 		r.keep(n, 0)
+	case takeRows:
+		r.keep(n, 0)
+		check()
 	default:
 		r.keep(n, 0)
 	}
@@ -289,10 +291,9 @@ func (r *rehearsal) choose(l *layer, room func(int64)) {
 	room(16) // pairs
 }
 
-// logits is the head, now or, for the rows of the step, after it.
-func (r *rehearsal) logits(o *Op, t *logits, rows int, room func(int64)) {
+// logits is the head if it comes after the step.
+func (r *rehearsal) logits(t *logits, rows int) {
 	if t.later == nil {
-		room(int64(rows) * int64(t.weight.Cols) * o.size()) // the wanted ones
 		return
 	}
 	r.after = append(r.after, func() {

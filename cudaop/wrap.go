@@ -83,6 +83,8 @@ func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	case *op.Linear:
 		parts, residual := o.Params()
 		r = &linear{parts, residual}
+	case *op.TakeRows:
+		r = takeRows{}
 	case *op.Logits:
 		r = &logits{weight: o.Weight()}
 	case *op.RMSNorm:

@@ -29,15 +29,23 @@ type Block struct {
 // positions [B,N] int32 are the tokens' positions, layer is the block's place in
 // its controller, whose precision the projections take.
 func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	return b.BuildRows(x, positions, nil, layer, opts...)
+}
+
+// BuildRows is Build for a model's last block, of which only some tokens are
+// wanted: rows [R] int32 as TakeRows has them. The result is [1,R,D]. All tokens
+// are attended to; what follows attention is computed for the wanted ones alone.
+// With rows nil it is Build.
+func (b *Block) BuildRows(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
 	own := *b
 	for _, p := range []*Projection{&own.Q, &own.K, &own.V, &own.Out, &own.Gate, &own.Up, &own.Down} {
 		p.Weight.Precision = layer.Precision()
 	}
-	return own.build(x, positions, layer, opts)
+	return own.build(x, positions, rows, layer, opts)
 }
 
-func (b *Block) build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
-	x, err := b.attention(x, positions, layer, opts)
+func (b *Block) build(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	x, err := b.attention(x, positions, rows, layer, opts)
 	if err != nil {
 		return nil, fmt.Errorf("graph: %s: attention: %w", b.Path, err)
 	}
@@ -47,7 +55,7 @@ func (b *Block) build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts [
 	return x, nil
 }
 
-func (b *Block) attention(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
+func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
 	heads := []op.Heads{
 		{Count: b.Heads, Dim: b.HeadDim},
 		{First: b.Heads, Count: b.KVHeads, Dim: b.HeadDim},
@@ -86,6 +94,14 @@ func (b *Block) attention(x, positions *gorgonia.Node, layer *pulsecol.Layer, op
 	}
 	if a, err = MergeHeads(b.Path+".attention.merge", a); err != nil { // [B,N,H*D]
 		return nil, err
+	}
+	if rows != nil {
+		if a, err = TakeRows(b.Path+".attention.rows", a, rows); err != nil { // [1,R,H*D]
+			return nil, err
+		}
+		if x, err = TakeRows(b.Path+".rows", x, rows); err != nil { // [1,R,D]
+			return nil, err
+		}
 	}
 	return AddLinear(x, a, b.Out)
 }

@@ -21,15 +21,72 @@ func TestNodeCount(t *testing.T) {
 		for blocks := range 4 {
 			g := gorgonia.NewGraph()
 			model.build(t, g, newController(t, pulsecol.Config{Sparsity: 0.5}), blocks, 6, 1, 2, 3, 6, 6, 6)
-			// Inputs: ids, positions, rows. Embedding, norm, head. In a block: 2
+			// Inputs: ids, positions, rows. Embedding, choice of rows, norm, head. In a block: 2
 			// norms, 3 linear layers, 2 rotations, the split of v, 3 for attention, the
 			// merge and the gated layer.
-			if got, want := len(g.AllNodes()), 3+3+blocks*(2+3+2+1+3+1+1); got != want {
+			if got, want := len(g.AllNodes()), 3+4+blocks*(2+3+2+1+3+1+1); got != want {
 				t.Errorf("%s of %d blocks: %d nodes, want %d", name, blocks, got, want)
 			}
 			if err := graph.Check(g); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// TestBuildRows: a last block that is asked for some rows gives those of the whole
+// one, to the last bit, in full attention, in refreshes and on columns.
+func TestBuildRows(t *testing.T) {
+	const batch, n, steps = 2, 6, 4
+	ids := []int32{1, 2, 3, 6, 6, 6, 0, 4, 5, 6, 6, 6}
+	wanted := []int32{3, -1, 4, 11, 3, 0}
+	at := make([]int32, len(ids))
+	for i := range at {
+		at[i] = int32(i % n)
+	}
+	run := func(model tiny, some bool) (out [][]float32, modes []pulsecol.Mode) {
+		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 2, Schedule: pulsecol.Uniform{Refreshes: 2}})
+		g := gorgonia.NewGraph()
+		positions := variable(g, "positions", at, batch, n)
+		x := must(graph.Embed("embed", variable(g, "ids", ids, batch, n), weights{t}.matrix(7, 8, 1, 0.1), pulsecol.CPU))(t)
+		x = must(model.block(t, 0).Build(x, positions, ctl.Layer(0)))(t)
+		var rows *gorgonia.Node
+		if some {
+			rows = variable(g, "rows", wanted, len(wanted))
+		}
+		x = must(model.block(t, 1).BuildRows(x, positions, rows, ctl.Layer(1)))(t)
+		m := must(pulsecol.NewMachine(g, ctl))(t)
+		defer m.Close()
+		if err := ctl.Start(steps); err != nil {
+			t.Fatal(err)
+		}
+		for range steps {
+			if err := m.RunAll(); err != nil {
+				t.Fatal(err)
+			}
+			out, modes = append(out, slices.Clone(x.Value().Data().([]float32))), append(modes, ctl.LastMode())
+			m.Reset()
+		}
+		return out, modes
+	}
+	for name, model := range map[string]tiny{"llada": llada, "dream": dream} {
+		whole, modes := run(model, false)
+		some, _ := run(model, true)
+		for step, got := range some {
+			if len(got) != len(wanted)*8 {
+				t.Fatalf("%s: %d numbers, want %d rows of 8", name, len(got), len(wanted))
+			}
+			for r, row := range wanted {
+				if row < 0 {
+					continue
+				}
+				if have, want := got[r*8:(r+1)*8], whole[step][row*8:(row+1)*8]; !slices.Equal(have, want) {
+					t.Errorf("%s, step %d (%v), row %d: %v, want %v", name, step+1, modes[step], row, have, want)
+				}
+			}
+		}
+		if slices.Index(modes, pulsecol.Refresh) < 0 || slices.Index(modes, pulsecol.Reuse) < 0 {
+			t.Errorf("%s: modes %v, want refreshes and reuse", name, modes)
 		}
 	}
 }

@@ -130,8 +130,14 @@ func Add(path string, a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return apply(op.NewAdd(path), a, b)
 }
 
-// Logits is the language model head for chosen rows: x [B,N,D], rows [R] int32
-// holding b*N+i or -1 for none -> [R,V].
+// TakeRows takes chosen tokens out of a batch: x [B,N,D], rows [R] int32 holding
+// b*N+i or -1 for none, which gives zeros -> [1,R,D].
+func TakeRows(path string, x, rows *gorgonia.Node) (*gorgonia.Node, error) {
+	return apply(op.NewTakeRows(path), x, rows)
+}
+
+// Logits is the language model head for the tokens that were taken by rows:
+// x [1,R,D], rows [R] int32 -> [R,V]. Rows that hold -1 are left out.
 func Logits(path string, x, rows *gorgonia.Node, head op.Weight) (*gorgonia.Node, error) {
 	return apply(op.NewLogits(path, head), x, rows)
 }

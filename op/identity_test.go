@@ -24,7 +24,7 @@ func TestHashCoversParameters(t *testing.T) {
 	exact, rounded, integers := w22, w22, w22
 	exact.Precision, rounded.Precision, integers.Precision = op.Float32, op.BFloat16, op.Int16
 	ops := []gorgonia.Op{
-		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"),
+		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"), op.NewTakeRows("a"),
 		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLogits("a", w22), op.NewLogits("a", w23),
 		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),
 		must(op.NewLinear("a", op.Projection{Weight: w22}))(t), must(op.NewLinear("a", op.Projection{Weight: w22, Bias: make([]float32, 2)}))(t), must(op.NewLinear("b", op.Projection{Weight: w22}))(t),
@@ -81,7 +81,7 @@ func TestApplyMerges(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
 	ids := input(g, "ids", dense([]int32{0, 1}, 1, 2))
-	rows := input(g, "rows", dense([]int32{0}, 1))
+	rows := input(g, "rows", dense([]int32{0, 1}, 2))
 	var qkv []*gorgonia.Node
 	for _, name := range []string{"q", "k", "v"} {
 		qkv = append(qkv, input(g, name, dense(make([]float32, 16), 1, 2, 2, 4)))
@@ -132,6 +132,7 @@ func TestApplyMerges(t *testing.T) {
 		{"ScoreCollect", stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateB), qkv},
 		{"GroupTopK", stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateB), []*gorgonia.Node{scores}},
 		{"ColumnSparseAttn", stateful("")(stateA), stateful("")(stateA), stateful("")(stateB), append(qkv, columns)},
+		{"TakeRows", op.NewTakeRows("o"), op.NewTakeRows("o"), nil, []*gorgonia.Node{x, rows}},
 		{"Add", op.NewAdd("o"), op.NewAdd("o"), nil, []*gorgonia.Node{x, x}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

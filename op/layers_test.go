@@ -173,7 +173,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestLogits: each wanted row equals that row of the full head, whatever rows
+// TestLogits: each row that is taken equals that row of the full head, whatever rows
 // stand around it; rows marked -1 cost nothing and mean nothing.
 func TestLogits(t *testing.T) {
 	const batch, n, d, vocab = 2, 3, 4, 5
@@ -182,14 +182,18 @@ func TestLogits(t *testing.T) {
 	full := ref.Linear[float64](x, batch*n, &w, nil)
 	plain := ref.Linear[float32](x, batch*n, &w, nil)
 	for _, rows := range [][]int32{{0}, {5, 0}, {-1}, {-1, 2, -1, -1, 3, 4}, {1, 1, 1}, {0, 1, 2, 3, 4, 5}} {
-		y := run(t, op.NewLogits("head", w), dense(x, batch, n, d), dense(rows, len(rows)))
+		taken := run(t, op.NewTakeRows("rows"), dense(x, batch, n, d), dense(rows, len(rows)))
+		y := run(t, op.NewLogits("head", w), taken, dense(rows, len(rows)))
 		for i, row := range rows {
-			if row >= 0 {
-				closeTo(t, float32s(y)[i*vocab:(i+1)*vocab], plain[row*vocab:(row+1)*vocab], full[row*vocab:(row+1)*vocab])
+			if row < 0 {
+				sameBits(t, float32s(taken)[i*d:(i+1)*d], make([]float32, d))
+				continue
 			}
+			sameBits(t, float32s(taken)[i*d:(i+1)*d], x[row*d:(row+1)*d])
+			closeTo(t, float32s(y)[i*vocab:(i+1)*vocab], plain[row*vocab:(row+1)*vocab], full[row*vocab:(row+1)*vocab])
 		}
 	}
-	_, err := op.NewLogits("head", w).Do(dense(x, batch, n, d), dense([]int32{0, 6}, 2))
+	_, err := op.NewTakeRows("rows").Do(dense(x, batch, n, d), dense([]int32{0, 6}, 2))
 	if !errors.Is(err, op.ErrValue) || !strings.Contains(fmt.Sprint(err), "rows[1] is 6, the input has 6 rows") {
 		t.Error(err)
 	}

@@ -8,20 +8,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Logits is the language model head at chosen rows only:
-// x [B,N,D], rows [R] int32 -> [R,V]. Entry r of rows is b*N+i for token i of
-// batch row b, or negative for none; row r of the result is then not touched,
-// holds anything, and costs nothing. A sampler reads few rows of a long sequence,
-// so this is exact and saves most of the head's time and memory.
+// Logits is the language model head for rows that TakeRows has taken:
+// x [1,R,D], rows [R] int32 -> [R,V]. Where entry r of rows is negative, row r of
+// the result is not touched, holds anything, and costs nothing.
 type Logits struct {
 	base
-	weight Weight    // [V, D]
-	wanted []float32 // the rows of x for one product; kept under a step
+	weight Weight // [V, D]
 }
 
 // NewLogits returns the head named by path.
 func NewLogits(path string, weight Weight) *Logits {
-	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols, weight.Precision.String()), weight, nil}
+	return &Logits{newBase("Logits", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols, weight.Precision.String()), weight}
 }
 
 func (o *Logits) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
@@ -32,7 +29,18 @@ func (o *Logits) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err := checkFeatures(o, s[0], &o.weight); err != nil {
 		return nil, err
 	}
+	if err := o.sameRows(s[0], s[1]); err != nil {
+		return nil, err
+	}
 	return tensor.Shape{s[1][0], o.weight.Rows}, nil
+}
+
+// sameRows checks that there is an entry of rows for each row of x.
+func (o *Logits) sameRows(x, rows tensor.Shape) error {
+	if x[0] != 1 || x[1] != rows[0] {
+		return fmt.Errorf("%s: %w: input %v, want [1 %d %d] for the %d rows taken", o, ErrShape, x, rows[0], o.weight.Cols, rows[0])
+	}
+	return nil
 }
 
 func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
@@ -41,30 +49,22 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, x, rows := ts[0].Shape(), float32s(ts[0]), int32s(ts[1])
-	n, d, vocab := s[0]*s[1], s[2], o.weight.Rows
-	for r, at := range rows {
-		if int(at) >= n {
-			return nil, fmt.Errorf("%s: %w: rows[%d] is %d, the input has %d rows", o, ErrValue, r, at, n)
-		}
+	if err := o.sameRows(ts[0].Shape(), ts[1].Shape()); err != nil {
+		return nil, err
 	}
+	x, rows, d, vocab := float32s(ts[0]), int32s(ts[1]), ts[0].Shape()[2], o.weight.Rows
 	out, y := o.result(len(rows), vocab)
 	// Runs of wanted rows go through one product each.
-	wanted := o.wanted[:0]
 	for r := 0; r < len(rows); {
 		if rows[r] < 0 {
 			r++
 			continue
 		}
 		first := r
-		wanted = wanted[:0]
-		for ; r < len(rows) && rows[r] >= 0; r++ {
-			wanted = append(wanted, x[int(rows[r])*d:(int(rows[r])+1)*d]...)
+		for r < len(rows) && rows[r] >= 0 {
+			r++
 		}
-		o.team().Linear(y[first*vocab:r*vocab], wanted, r-first, &o.weight, nil)
-	}
-	if o.step != nil {
-		o.wanted = wanted
+		o.team().Linear(y[first*vocab:r*vocab], x[first*d:r*d], r-first, &o.weight, nil)
 	}
 	return o.finish(out, ts)
 }

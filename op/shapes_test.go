@@ -139,8 +139,14 @@ func TestShapeErrors(t *testing.T) {
 		{op.NewAdd("a"), nil, [][]int{{2, 3, 6}, {3, 2, 6}}, "differ"},
 		{op.NewEmbed("a", w), map[int]string{0: "int32"}, [][]int{{2, 3}}, ""},
 		{op.NewEmbed("b", w), nil, [][]int{{2, 3}}, "Embed"},
-		{op.NewLogits("a", w), map[int]string{1: "int32"}, [][]int{{2, 3, 5}, {6}}, "has 5 features, weight [5 4] takes 4"},
-		{op.NewLogits("b", w), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {6, 1}}, "Logits"},
+		{op.NewTakeRows("a"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5}}, ""},
+		{op.NewTakeRows("b"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5, 1}}, "TakeRows"},
+		{op.NewTakeRows("c"), nil, [][]int{{2, 3, 4}, {5}}, "TakeRows"},
+		{op.NewLogits("a", w), map[int]string{1: "int32"}, [][]int{{1, 6, 5}, {6}}, "has 5 features, weight [5 4] takes 4"},
+		{op.NewLogits("b", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6, 1}}, "Logits"},
+		{op.NewLogits("c", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6}}, ""},
+		{op.NewLogits("d", w), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {6}}, "want [1 6 4] for the 6 rows taken"},
+		{op.NewLogits("e", w), map[int]string{1: "int32"}, [][]int{{1, 5, 4}, {6}}, "want [1 6 4] for the 6 rows taken"},
 	} {
 		g := gorgonia.NewGraph()
 		var in []*gorgonia.Node

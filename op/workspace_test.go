@@ -103,7 +103,7 @@ func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan f
 	}
 	// One operator reads x twice, and another after it.
 	x = add(NewAdd("thrice"), nil, add(NewAdd("twice"), nil, x, x), x)
-	st.out = add(NewLogits("head", matrix(5, features)), nil, x, wanted)
+	st.out = add(NewLogits("head", matrix(5, features)), nil, add(NewTakeRows("rows"), nil, x, wanted), wanted)
 	plan(st)
 	if err := Check(st.g); err != nil {
 		t.Fatal(err)

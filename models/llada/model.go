@@ -120,10 +120,14 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 		return nil, err
 	}
 	for i := range w.blocks {
-		if x, err = w.blocks[i].Build(x, out.Positions, ctl.Layer(i), out.Options()...); err != nil {
+		var rows *gorgonia.Node
+		if i == len(w.blocks)-1 {
+			rows = out.Rows // nobody reads the other tokens behind the last attention
+		}
+		if x, err = w.blocks[i].BuildRows(x, out.Positions, rows, ctl.Layer(i), out.Options()...); err != nil {
 			return nil, err
 		}
-	}
+	} // [1,R,D]
 	if x, err = graph.RMSNorm(x, w.norm); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,58 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/chewxy/hm"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// TakeRows takes the tokens that are wanted out of a batch:
+// x [B,N,D], rows [R] int32 -> [1,R,D]. Entry r of rows is b*N+i for token i of
+// batch row b, or negative for none, which gives zeros. An entry from B*N on is an
+// error of the run.
+//
+// A sampler reads few rows of a long sequence. What a model computes token by token
+// behind its last attention it may compute for these alone: that is exact.
+type TakeRows struct{ base }
+
+// NewTakeRows returns the choice of rows named by path.
+func NewTakeRows(path string) *TakeRows {
+	return &TakeRows{newBase("TakeRows", path, []hm.Type{float3, int1}, float3)}
+}
+
+func (o *TakeRows) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+	s, err := o.shapes(ds)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Shape{1, s[1][0], s[0][2]}, nil
+}
+
+func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+	defer recovered(o, &err)
+	ts, err := o.values(in)
+	if err != nil {
+		return nil, err
+	}
+	s, x, rows := ts[0].Shape(), float32s(ts[0]), int32s(ts[1])
+	n, d := s[0]*s[1], s[2]
+	for r, at := range rows {
+		if int(at) >= n {
+			return nil, fmt.Errorf("%s: %w: rows[%d] is %d, the input has %d rows", o, ErrValue, r, at, n)
+		}
+	}
+	out, y := o.result(1, len(rows), d)
+	for r, at := range rows {
+		to := y[r*d : (r+1)*d]
+		if at < 0 {
+			clear(to)
+			continue
+		}
+		copy(to, x[int(at)*d:])
+	}
+	return o.finish(out, ts)
+}
+
+var _ gorgonia.SDOp = (*TakeRows)(nil)
