@@ -39,6 +39,7 @@ func (inspectCmd) Help() string {
   mass     sum of the probabilities of the kept keys
   density  share of query-key pairs that is kept
   churn    share of these that a refresh replaces
+  union    different keys that the groups of 128 neighbouring queries keep together, over the number that one of them keeps: 1 if they keep the same, 4 if groups of 32 share none
 
 Numbers are means over queries, heads, layers, and the steps for which a method has chosen keys. The oracle chooses its columns anew in every step: no schedule of columns keeps more mass. Every method takes the flags that apply to it; the sparsity is that of all of them, 0.8 unless --sparsity is given.
 

@@ -47,6 +47,7 @@ type measures struct {
 	Mass    *float64 `json:"mass"`
 	Density *float64 `json:"density"`
 	Churn   *float64 `json:"churn"` // null with less than two refreshes
+	Union   *float64 `json:"union"` // as inspect.Table.Union; null where 128 queries have less than two groups
 }
 
 // stepSummary is the fidelity in one step.
@@ -97,7 +98,7 @@ func (m *inspected) summary() methodSummary {
 	if m.Schedule != nil {
 		s.Schedule = fmt.Sprint(m.Schedule)
 	}
-	var recall, mass, density, churn []float64
+	var recall, mass, density, churn, union []float64
 	for l := range m.tables {
 		var r, w []float64
 		for _, step := range m.steps {
@@ -106,38 +107,40 @@ func (m *inspected) summary() methodSummary {
 				w = append(w, flat(step.Mass[l:l+1])...)
 			}
 		}
-		s.Layers = append(s.Layers, measures{known(mean(r)), known(mean(w)), known(mean(m.density[l])), known(mean(m.churn[l]))})
+		s.Layers = append(s.Layers, measures{known(mean(r)), known(mean(w)), known(mean(m.density[l])), known(mean(m.churn[l])), known(mean(m.union[l]))})
 		recall, mass = append(recall, r...), append(mass, w...)
-		density, churn = append(density, m.density[l]...), append(churn, m.churn[l]...)
+		density, churn, union = append(density, m.density[l]...), append(churn, m.churn[l]...), append(union, m.union[l]...)
 	}
-	s.measures = measures{known(mean(recall)), known(mean(mass)), known(mean(density)), known(mean(churn))}
+	s.measures = measures{known(mean(recall)), known(mean(mass)), known(mean(density)), known(mean(churn)), known(mean(union))}
 	return s
 }
 
 func (i *inspection) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s (%s), %d tokens, %d of them generated in %d steps with full attention; %d layers of %d heads\n",
 		i.Model, i.ModelType, i.PromptTokens+i.NewTokens, i.NewTokens, i.Steps, i.Layers, i.Heads)
-	fmt.Fprintf(w, "%% of what each method would have kept, means over %s queries, heads and steps; - before its first choice of keys\n\n", i.Queries)
+	fmt.Fprintf(w, "%% of what each method would have kept, means over %s queries, heads and steps; - before its first choice of keys\n"+
+		"union: different keys of 128 neighbouring queries, for one that a group keeps; - where groups are as large\n\n", i.Queries)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "method\tdensity\trecall\tmass\tchurn\tpattern\trefreshed at")
+	fmt.Fprintln(t, "method\tdensity\trecall\tmass\tchurn\tunion\tpattern\trefreshed at")
 	for _, m := range i.Methods {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Method, percent(m.Density), percent(m.Recall), percent(m.Mass), percent(m.Churn), m.Pattern, m.when())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Method, percent(m.Density), percent(m.Recall), percent(m.Mass), percent(m.Churn), ratio(m.Union), m.Pattern, m.when())
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		title string
-		value func(m *measures) *float64
+		cell  func(m *measures) string
 	}{
-		{"recall", func(m *measures) *float64 { return m.Recall }},
-		{"mass", func(m *measures) *float64 { return m.Mass }},
-		{"density", func(m *measures) *float64 { return m.Density }},
-		{"churn", func(m *measures) *float64 { return m.Churn }},
+		{"recall", func(m *measures) string { return percent(m.Recall) }},
+		{"mass", func(m *measures) string { return percent(m.Mass) }},
+		{"density", func(m *measures) string { return percent(m.Density) }},
+		{"churn", func(m *measures) string { return percent(m.Churn) }},
+		{"union", func(m *measures) string { return ratio(m.Union) }},
 	} {
 		err := i.table(w, part.title+" by layer", i.Layers, 0, func(m *methodSummary, layer int) string {
-			return percent(part.value(&m.Layers[layer]))
+			return part.cell(&m.Layers[layer])
 		})
 		if err != nil {
 			return err
@@ -199,4 +202,12 @@ func percent(x *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f", 100**x)
+}
+
+// ratio is "-" for nil.
+func ratio(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", *x)
 }

@@ -38,6 +38,7 @@ type inspected struct {
 	steps     []stepSummary
 	density   [][]float64 // by layer, in every step with a table
 	churn     [][]float64 // by layer, in every refresh but the first
+	union     [][]float64 // by layer, in every step with a table; empty where it is not known
 }
 
 // Observe implements pulsecol.Observer.
@@ -89,7 +90,7 @@ func (in *inspector) look(o pulsecol.Observation) error {
 func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 	if m.tables == nil {
 		m.tables = make([]*inspect.Table, layers)
-		m.density, m.churn = make([][]float64, layers), make([][]float64, layers)
+		m.density, m.churn, m.union = make([][]float64, layers), make([][]float64, layers), make([][]float64, layers)
 	}
 	if o.Layer == 0 {
 		m.steps = append(m.steps, stepSummary{Step: o.Step, Mode: m.mode(o).String()})
@@ -115,6 +116,9 @@ func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 		}
 	}
 	m.density[o.Layer] = append(m.density[o.Layer], m.tables[o.Layer].Density(o.Len))
+	if u := m.tables[o.Layer].Union(o.Len); m.groupSize() != nil && !math.IsNaN(u) {
+		m.union[o.Layer] = append(m.union[o.Layer], u)
+	}
 	return nil
 }
 

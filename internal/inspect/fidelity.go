@@ -2,8 +2,10 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
@@ -55,6 +57,45 @@ func (t *Table) Churn(old *Table, n int) float64 {
 		return 0
 	}
 	return t.pairs(n, func(i int) uint32 { return t.Bits[i] &^ old.Bits[i] }) / kept
+}
+
+// Union is how many different keys neighbouring groups keep: those of a block, over
+// the mean number that one of its groups keeps; mean over blocks and heads, for
+// sequences of n tokens. A block is as many groups as fit into 128 queries: see
+// columns.Block. Union is 1 if they keep the same keys, and the number of groups in a
+// block if no two share any.
+//
+// Blocks without any key do not count, nor does a last one with fewer groups, which
+// cannot reach as much. Without a block that counts, or with one group in each, there
+// is nothing to tell, and Union is NaN.
+func (t *Table) Union(n int) float64 {
+	block := columns.Block(t.Group)
+	if block == 1 {
+		return math.NaN()
+	}
+	w, groups := kernel.Words(n), kernel.Groups(n, t.Group)
+	sum, blocks := 0.0, 0.0
+	union := make([]uint32, w)
+	for head := range t.Heads {
+		for first := 0; first+block <= groups; first += block {
+			clear(union)
+			kept := 0
+			for i, word := range t.Bits[(head*groups+first)*w:][:block*w] {
+				union[i%w] |= word
+				kept += bits.OnesCount32(word)
+			}
+			if kept == 0 {
+				continue
+			}
+			different := 0
+			for _, word := range union {
+				different += bits.OnesCount32(word)
+			}
+			sum += float64(different*block) / float64(kept)
+			blocks++
+		}
+	}
+	return sum / blocks
 }
 
 // Fidelity is how much of full attention a choice of keys catches, as means over

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
@@ -254,6 +255,57 @@ func TestDensityAndChurn(t *testing.T) {
 		empty := &Table{Heads: c.heads, Group: c.group, Bits: make([]uint32, len(x.Bits))}
 		if d, churn := empty.Density(c.n), empty.Churn(x, c.n); d != 0 || churn != 0 {
 			t.Errorf("%v: without keys density %v and churn %v, want 0 and 0", c, d, churn)
+		}
+	}
+}
+
+// TestUnion counts the keys of blocks of groups of a table that says which: keys of
+// each group in turn, head after head.
+func TestUnion(t *testing.T) {
+	same := func(times int, keys ...int) (groups [][]int) { return slices.Repeat([][]int{keys}, times) }
+	for _, c := range []struct {
+		name            string
+		heads, n, group int
+		keys            [][]int // [heads * groups]
+		want            float64 // NaN: none
+	}{
+		{"all the same", 1, 128, 32, same(4, 0, 31, 32, 127), 1},
+		{"none shared", 1, 128, 32, [][]int{{0, 1}, {40, 41}, {80, 81}, {126, 127}}, 4},
+		{"one of two shared", 1, 128, 32, [][]int{{0, 1}, {0, 2}, {0, 3}, {0, 4}}, 2.5},
+		{"groups that keep more than others", 1, 128, 64, [][]int{{0, 1, 2}, {2}}, 1.5},
+		{"a last block that is short", 1, 200, 64, [][]int{{0}, {1}, {2}, {2}}, 1.5}, // the last group has 8 queries
+		{"a last block of fewer groups", 1, 130, 64, [][]int{{0}, {1}, {2}}, 2},      // does not count
+		{"two heads", 2, 128, 64, [][]int{{5}, {5}, {5}, {6}}, 1.5},
+		{"two groups of 48", 1, 144, 48, [][]int{{0}, {1}, {7}}, 2}, // the next block begins at 96
+		{"a block without keys", 1, 256, 64, [][]int{{3}, {4}, {}, {}}, 2},
+		{"no keys at all", 1, 128, 64, [][]int{{}, {}}, math.NaN()},
+		{"one group", 1, 20, 32, [][]int{{0, 1}}, math.NaN()},
+		{"one group in a block", 1, 256, 128, [][]int{{0}, {1}}, math.NaN()},
+		{"one group for all", 1, 300, math.MaxInt, [][]int{{0}}, math.NaN()},
+	} {
+		table := &Table{Heads: c.heads, Group: c.group}
+		for _, keys := range c.keys {
+			table.Bits = append(table.Bits, ref.Bitmap(c.n, keys)...)
+		}
+		table.check(c.heads, c.n)
+		if got := table.Union(c.n); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestUnionOfRandom: of tables with a known share in common, what chance makes of it.
+func TestUnionOfRandom(t *testing.T) {
+	const n, keep = 4096, 819
+	for _, group := range []int{32, 64} {
+		for _, share := range []float64{0, 0.83} {
+			table := &Table{Heads: 1, Group: group, Bits: columns.Random(n, group, keep, share)}
+			common := math.Round(share * keep)
+			missed := math.Pow(1-(keep-common)/(n-common), float64(128/group)) // by all groups, of a key they do not share
+			want := (common + (n-common)*(1-missed)) / keep
+			if got := table.Union(n); math.Abs(got-want) > 0.02 {
+				t.Errorf("groups of %d, %g shared: %.3f, want about %.3f", group, share, got, want)
+			}
 		}
 	}
 }
