@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -256,6 +257,9 @@ func (c *Controller) end(failed error) error {
 			}
 		}
 	}
+	if failed == nil && c.lastMode == Refresh {
+		failed = c.makeUp()
+	}
 	if failed != nil {
 		if c.lastMode == Refresh {
 			for _, l := range c.layers {
@@ -273,6 +277,25 @@ func (c *Controller) end(failed error) error {
 	case Dense:
 		if c.dense && c.cfg.Schedule.Mode(c.done, c.total) == Refresh {
 			c.mustRefresh = true
+		}
+	}
+	return nil
+}
+
+// makeUp replaces the columns that a refresh has chosen, if the pattern is one that
+// makes them up: that of a benchmark.
+func (c *Controller) makeUp() error {
+	source, ok := c.cfg.Pattern.(columns.Source)
+	if !ok {
+		return nil
+	}
+	for _, l := range c.layers {
+		if !l.used {
+			continue
+		}
+		err := l.state.Fill(func(n, group int) []uint32 { return source.Table(n, group, c.sel.Keep(n)) })
+		if err != nil {
+			return fmt.Errorf("pulsecol: %s: columns that are made up: %w", l.path, err)
 		}
 	}
 	return nil

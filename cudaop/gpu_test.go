@@ -15,6 +15,7 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -387,6 +388,36 @@ func testLayer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFill: reuse steps are on the table that took the place of the chosen one.
+func TestFill(t *testing.T) { onBoth(t, testFill) }
+
+// madeUp is a pattern whose reuse steps are on tables that are made up.
+type madeUp struct {
+	pulsecol.Columns
+	*columns.Shared
+}
+
+func testFill(t *testing.T) {
+	const group, sparsity = 32, 0.8
+	a := operands(8, kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 64})
+	made := columns.Random(a.Len, group, op.Selection{Sparsity: sparsity}.Keep(a.Len), 0.83)
+	r := newRig(t, pulsecol.Config{
+		Sparsity: sparsity, GroupSize: group, Schedule: pulsecol.Uniform{Refreshes: 1}, Pattern: madeUp{Shared: &columns.Shared{Share: 0.83}},
+	}, a, a)
+	r.start(t, 3)
+	full, _ := ref.Attention[float64](a, nil)
+	tol.Close(t, r.step(t), full, outputError)
+	for layer := range 2 {
+		if !slices.Equal(r.table(t, layer).Bits, slices.Repeat(made, a.Batch*a.Heads)) {
+			t.Errorf("layer %d: the table is not the one that was made up", layer)
+		}
+	}
+	sparse, _ := ref.Attention[float64](a, r.table(t, 0))
+	for _, y := range r.steps(t) {
+		tol.Close(t, y, sparse, outputError)
 	}
 }
 

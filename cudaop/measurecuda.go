@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia/cuda"
@@ -132,7 +133,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr,
 		if !slices.Contains(o.Kernels, "columnsparse") {
 			continue
 		}
-		if err := randomColumns(bits, h.heads, u, h.n, kept); err != nil {
+		if err := fillHeads(bits, columns.Random(h.n, group, kept, 0), h.heads); err != nil {
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
@@ -162,30 +163,6 @@ func (c *call) random(seed, n int) (cu.DevicePtr, error) {
 		}
 	}
 	return at, nil
-}
-
-// randomColumns gives each of the groups of a head a random set of kept keys of n,
-// the same in all heads.
-func randomColumns(bits cu.DevicePtr, heads, groups, n, kept int) error {
-	r := rand.New(rand.NewPCG(2, uint64(n)))
-	w := words(n)
-	table := make([]uint32, groups*w)
-	for u := range groups {
-		// Each key in turn, with the chance that makes the number right in the end.
-		for j, left := 0, kept; left > 0; j++ {
-			if r.IntN(n-j) < left {
-				table[u*w+j/32] |= 1 << (j % 32)
-				left--
-			}
-		}
-	}
-	size := 4 * int64(len(table))
-	for h := range heads {
-		if err := cu.MemcpyHtoD(bits+cu.DevicePtr(int64(h)*size), unsafe.Pointer(&table[0]), size); err != nil {
-			return fmt.Errorf("cudaop: random columns: %w", err)
-		}
-	}
-	return nil
 }
 
 // milliseconds is the median time of run over samples, each of enough runs for a

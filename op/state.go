@@ -178,6 +178,26 @@ func (s *State) Columns() (ColumnBits, error) {
 	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
 }
 
+// Fill puts what table makes up in place of the columns of every head that a refresh
+// has chosen: [ceil(n/group), ceil(n/32)] words, as in ColumnBits. It is for measuring
+// time; LayerStats do not know of it.
+func (s *State) Fill(table func(n, group int) []uint32) error {
+	if !s.built {
+		return fmt.Errorf("op: layer %q: %w", s.path, ErrStale)
+	}
+	if s.memory != nil {
+		return s.memory.Fill(table)
+	}
+	made := table(s.n, s.table.Group)
+	if want := len(s.head(0)); len(made) != want {
+		return fmt.Errorf("op: layer %q: %w: a column table of %d words, want %d", s.path, ErrShape, len(made), want)
+	}
+	for i := range s.batch * s.heads {
+		copy(s.head(i), made)
+	}
+	return nil
+}
+
 // head returns the table's part for the i-th pair of batch row and head.
 func (s *State) head(i int) []uint32 {
 	size := kernel.Groups(s.n, s.table.Group) * kernel.Words(s.n)

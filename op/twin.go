@@ -127,6 +127,8 @@ func (s *State) Spend(m Mode, start time.Time) { s.clock(m, start) }
 type Memory interface {
 	// Columns copies the column table to the host.
 	Columns() (ColumnBits, error)
+	// Fill puts another table in place of that of every head, as State.Fill.
+	Fill(table func(n, group int) []uint32) error
 	// Drop forgets what a failed step has left.
 	Drop()
 	// Free releases everything.

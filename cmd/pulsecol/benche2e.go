@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
@@ -25,6 +26,7 @@ type benchE2ECmd struct {
 	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
 	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
 	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. With 0 there is only one at each length, which will do where they take many seconds. Default: 1."`
+	Shared       *float64  `placeholder:"SHARE" help:"Measure reuse steps on column tables that are made up: SHARE (0 to 1) of a group's keys are the same in all groups of 128 queries, the rest are random. Default: tables as refreshes make them."`
 	Full         *int      `placeholder:"T" help:"Also run one generation of T steps at each length and group size from start to end."`
 	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
 	deviceFlag
@@ -32,8 +34,9 @@ type benchE2ECmd struct {
 }
 
 func (benchE2ECmd) Help() string {
-	return `Runs one generation on random tokens at each length and group size, whose steps take turns in their modes (full attention, refresh, reuse), and prints the median time of a step in each, sampling included. The time of a generation of T steps is the sum of these over the refresh schedule.
- Full attention is measured with the first group size alone.
+	return `Runs one generation on random tokens at each length and group size, whose steps take turns in their modes (full attention, refresh, reuse), and prints the median time of a step in each, sampling included. The time of a generation of T steps is the sum of these over the refresh schedule. Full attention is measured with the first group size alone.
+
+A GPU fetches the keys that neighbouring groups of 16, 32 or 64 queries share once. With random weights they share few. --shared says how many: the tables of all layers and heads are then one that is made up, of as many keys a group, and reuse steps are measured by themselves. What a model shares, "union" of pulsecol inspect says: of groups of 32 at a sparsity of 0.8, SHARE 0, 0.5 and 0.83 have unions of 3.0, 2.2 and 1.5.
 
 Examples:
   pulsecol bench e2e --random-weights --shape llada-8b --length 4096,16384,65536 --json
@@ -42,19 +45,20 @@ Examples:
 
 // e2eRow is a line of results: a mode's step, or a generation.
 type e2eRow struct {
-	Shape     string  `json:"shape"`
-	N         int     `json:"n"`
-	Batch     int     `json:"batch"`
-	Rows      int     `json:"rows"`            // of logits
-	Group     int     `json:"group,omitempty"` // 0 for full attention
-	Sparsity  float64 `json:"sparsity"`
-	Precision string  `json:"precision"`
-	Mode      string  `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
-	Samples   int     `json:"samples,omitempty"`   // steps that the median is of
-	Steps     int     `json:"steps,omitempty"`     // of a generation
-	Refreshes int     `json:"refreshes,omitempty"` // of them
-	MS        float64 `json:"ms"`                  // median of a step; of a generation the sum over its steps
-	WholeMS   float64 `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
+	Shape     string   `json:"shape"`
+	N         int      `json:"n"`
+	Batch     int      `json:"batch"`
+	Rows      int      `json:"rows"`            // of logits
+	Group     int      `json:"group,omitempty"` // 0 for full attention
+	Sparsity  float64  `json:"sparsity"`
+	Precision string   `json:"precision"`
+	Shared    *float64 `json:"shared,omitempty"`    // of a group's keys, where the tables of reuse steps are made up
+	Mode      string   `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
+	Samples   int      `json:"samples,omitempty"`   // steps that the median is of
+	Steps     int      `json:"steps,omitempty"`     // of a generation
+	Refreshes int      `json:"refreshes,omitempty"` // of them
+	MS        float64  `json:"ms"`                  // median of a step; of a generation the sum over its steps
+	WholeMS   float64  `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
 	runCost
 	Version string `json:"commit"`
 	Date    string `json:"date"`
@@ -88,7 +92,7 @@ func (c *benchE2ECmd) Run(std stdio) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	report := e2eTable(std.out)
+	report := e2eTable(std.out, c.Shared)
 	if c.JSON {
 		e := json.NewEncoder(std.out)
 		report = func(r e2eRow) error { return e.Encode(r) }
@@ -120,6 +124,12 @@ func (c *benchE2ECmd) validate() error {
 	b.atLeast(1, "refreshes", c.Refreshes)
 	b.share(false, "sparsity", &c.Sparsity)
 	b.share(true, "eta", &c.Eta)
+	if c.Shared != nil && !(*c.Shared >= 0 && *c.Shared <= 1) {
+		b.errs = append(b.errs, usagef("--shared %v: want 0 to 1", *c.Shared))
+	}
+	if c.Shared != nil && c.Full != nil {
+		b.errs = append(b.errs, usagef("--shared and --full can't be used together: a whole generation makes its own tables"))
+	}
 	if c.StepsPerMode > maxStepsPerMode || c.Warmup > maxStepsPerMode {
 		b.errs = append(b.errs, usagef("--steps-per-mode, --warmup: want at most %d", maxStepsPerMode))
 	}
@@ -164,12 +174,21 @@ func (b *e2eBench) length(n int) error {
 	b.row.N = n
 	ms := map[pulsecol.Mode]float64{}
 	for i, group := range b.cmd.GroupSize {
-		modes, uncounted := turns{pulsecol.Dense, pulsecol.Refresh, pulsecol.Reuse}, b.cmd.uncounted()
+		order := delayed{turns{pulsecol.Dense, pulsecol.Refresh, pulsecol.Reuse}, b.cmd.uncounted(), pulsecol.Dense}
 		if i > 0 {
-			modes, uncounted = modes[1:], 0
+			order = delayed{turns: order.turns[1:]}
 		}
-		if err := b.steps(n, group, uncounted, modes, ms); err != nil {
+		if b.cmd.Shared != nil {
+			order.turns = order.turns[:len(order.turns)-1]
+		}
+		if err := b.steps(n, group, order, pulsecol.Columns{}, ms); err != nil {
 			return err
+		}
+		if b.cmd.Shared != nil {
+			// A refresh here takes the time to put the table there too, so it does not count.
+			if err := b.steps(n, group, delayed{turns{pulsecol.Reuse}, 1, pulsecol.Refresh}, newSharing(*b.cmd.Shared), ms); err != nil {
+				return err
+			}
 		}
 		if i == 0 {
 			for _, steps := range b.cmd.Steps {
@@ -196,25 +215,37 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 	return pulsecol.Uniform{Window: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
 }
 
-// steps measures a step in each of the modes, after some uncounted ones of the first,
-// and puts the medians, in milliseconds, into ms.
-func (b *e2eBench) steps(n, group, uncounted int, modes turns, ms map[pulsecol.Mode]float64) error {
+// sharing is the pattern Columns whose reuse steps are on tables that are made up.
+type sharing struct {
+	pulsecol.Columns
+	*columns.Shared
+}
+
+func newSharing(share float64) sharing { return sharing{Shared: &columns.Shared{Share: share}} }
+
+// steps measures a step in each of the modes that take turns, after those that do not
+// count, and puts the medians, in milliseconds, into ms.
+func (b *e2eBench) steps(n, group int, order delayed, pattern pulsecol.Pattern, ms map[pulsecol.Mode]float64) error {
 	taken := map[pulsecol.Mode][]float64{}
-	cost, err := b.run(n, group, uncounted+len(modes)*(b.cmd.Warmup+b.cmd.StepsPerMode), delayed{modes, uncounted}, func(p llada.Progress) {
-		if p.Step > uncounted+len(modes)*b.cmd.Warmup {
+	modes := len(order.turns)
+	cost, err := b.run(n, group, order.steps+modes*(b.cmd.Warmup+b.cmd.StepsPerMode), order, pattern, func(p llada.Progress) {
+		if p.Step > order.steps+modes*b.cmd.Warmup {
 			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	for _, mode := range modes {
+	for _, mode := range order.turns {
 		ms[mode] = median(taken[mode])
 		r := b.row
 		r.Mode, r.MS, r.Samples = mode.String(), ms[mode], len(taken[mode])
 		r.runCost = cost
 		if mode != pulsecol.Dense {
 			r.Group, r.Sparsity = group, b.cmd.Sparsity
+		}
+		if mode == pulsecol.Reuse {
+			r.Shared = b.cmd.Shared
 		}
 		if err := b.report(r); err != nil {
 			return err
@@ -223,23 +254,32 @@ func (b *e2eBench) steps(n, group, uncounted int, modes turns, ms map[pulsecol.M
 	return nil
 }
 
-// delayed is turns after some steps in the first mode.
+// delayed is turns after some steps in one mode.
 type delayed struct {
 	turns
 	steps int
+	mode  pulsecol.Mode
 }
 
 func (d delayed) Mode(step, total int) pulsecol.Mode {
-	return d.turns.Mode(max(1, step-d.steps), total)
+	if step <= d.steps {
+		return d.mode
+	}
+	return d.turns.Mode(step-d.steps, total)
+}
+
+// config is what a generation runs under.
+func (b *e2eBench) config(group int, schedule pulsecol.Schedule, pattern pulsecol.Pattern) pulsecol.Config {
+	return pulsecol.Config{
+		Sparsity: b.cmd.Sparsity, GroupSize: group, Pattern: pattern, Schedule: schedule, Device: b.device, Precision: precisions[b.cmd.Precision],
+	}
 }
 
 // run runs a generation.
-func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, onStep func(llada.Progress)) (cost runCost, err error) {
+func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern pulsecol.Pattern, onStep func(llada.Progress)) (cost runCost, err error) {
 	tokens, alg := b.cmd.tokens(), "maskgit_plus"
 	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
-	cfg := pulsecol.Config{
-		Sparsity: b.cmd.Sparsity, GroupSize: group, Schedule: schedule, Device: b.device, Precision: precisions[b.cmd.Precision],
-	}
+	cfg := b.config(group, schedule, pattern)
 	mem, err := s.memory(1, n-tokens, cfg)
 	if err != nil {
 		return cost, err
@@ -269,7 +309,7 @@ func (b *e2eBench) generation(method string, group, steps int, schedule pulsecol
 	r := b.row
 	r.Mode, r.Group, r.Steps = method, group, steps
 	if method != "full" {
-		r.Sparsity = b.cmd.Sparsity
+		r.Sparsity, r.Shared = b.cmd.Sparsity, b.cmd.Shared
 	}
 	r.MS, r.Refreshes = summed(steps, schedule, ms)
 	return b.report(r)
@@ -293,15 +333,19 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 	r.Mode, r.Group, r.Sparsity, r.Steps = "pulsecol", group, b.cmd.Sparsity, steps
 	r.MS, r.Refreshes = summed(steps, b.schedule(), ms)
 	var err error
-	if r.runCost, err = b.run(n, group, steps, b.schedule(), func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
+	if r.runCost, err = b.run(n, group, steps, b.schedule(), pulsecol.Columns{}, func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
 		return err
 	}
 	return b.report(r)
 }
 
-// e2eTable writes rows as lines of a table, the first one below a heading.
-func e2eTable(w io.Writer) func(e2eRow) error {
+// e2eTable writes rows as lines of a table, the first one below a heading. shared is
+// of tables that are made up; nil if none are.
+func e2eTable(w io.Writer, shared *float64) func(e2eRow) error {
 	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "whole ms", "GPU")
+	if shared != nil {
+		heading = fmt.Sprintf("reuse steps on column tables that are made up: %.3g %% of a group's keys are the same in all groups of 128 queries\n", 100**shared) + heading
+	}
 	optional := func(v float64, format string) string {
 		if v == 0 {
 			return ""

@@ -119,7 +119,7 @@ func (i *inspection) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s (%s), %d tokens, %d of them generated in %d steps with full attention; %d layers of %d heads\n",
 		i.Model, i.ModelType, i.PromptTokens+i.NewTokens, i.NewTokens, i.Steps, i.Layers, i.Heads)
 	fmt.Fprintf(w, "%% of what each method would have kept, means over %s queries, heads and steps; - before its first choice of keys\n"+
-		"union: different keys of 128 neighbouring queries, for one that a group keeps; - where groups are as large\n\n", i.Queries)
+		"union: different keys of the groups of 128 neighbouring queries, over those of one group; - where that is one group\n\n", i.Queries)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "method\tdensity\trecall\tmass\tchurn\tunion\tpattern\trefreshed at")
