@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -68,6 +69,27 @@ func (c *call) heads(p op.AttentionParams) (*heads, error) {
 	return h, err
 }
 
+// output is where attention leaves its result: by heads, [B,H,N,D], or by tokens,
+// [B,N,H,D], which is what MergeHeads makes of it.
+type output struct {
+	at       cu.DevicePtr
+	dt       tensor.Dtype
+	byTokens bool
+}
+
+// attended is result for attention. What stays on the GPU lies by tokens.
+func (c *call) attended() (gorgonia.Value, output, error) {
+	v, at, err := c.result(c.in[0].Shape()...)
+	if err != nil {
+		return nil, output{}, err
+	}
+	r, ours := v.(*resident)
+	if ours {
+		r.byTokens = true
+	}
+	return v, output{at, v.Dtype(), ours}, nil
+}
+
 // padding turns the operator's last input, a padding mask [batch,n], into what the
 // kernels take. They know padding in front only.
 func (c *call) padding(masked bool, batch, n int) (start cu.DevicePtr, keys []int, err error) {
@@ -109,11 +131,11 @@ const (
 	scoresFloat = 1
 )
 
-// dense queues full attention, with a result of type dt. lse may be 0.
-func (c *call) dense(h *heads, out, lse cu.DevicePtr, dt tensor.Dtype) error {
+// dense queues full attention. lse may be 0.
+func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 	args := []uint64{
-		address(out), address(lse), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt),
+		address(out.at), address(lse), address(h.start),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens),
 	}
 	if h.dt != tensor.Float32 && c.isHopper() {
 		k, err := c.kernel("dense_sm90", fmt.Sprintf("dense_sm90_d%d", h.dim))
@@ -155,24 +177,24 @@ func (c *call) attend(h *heads, file, variant string, count, n int, args ...uint
 
 // window queues attention of each query to the keys at most reach away from it and
 // to the first sinks keys.
-func (c *call) window(h *heads, out cu.DevicePtr, reach, sinks int, dt tensor.Dtype) error {
+func (c *call) window(h *heads, out output, reach, sinks int) error {
 	file := "window_sm80"
 	if h.dt == tensor.Float32 {
 		file = "window_" + exact
 	}
 	return c.attend(h, file, "", h.batch*h.heads, h.n,
-		address(h.q), address(h.k), address(h.v), address(out), address(0), address(h.start),
+		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(h.start),
 		integer(min(reach, h.n)), integer(sinks),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(dt))
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens))
 }
 
-// sparse queues attention over the columns in bits, with a result of type dt.
-func (c *call) sparse(h *heads, bits, out cu.DevicePtr, group int, dt tensor.Dtype) error {
+// sparse queues attention over the columns in bits.
+func (c *call) sparse(h *heads, bits cu.DevicePtr, out output, group int) error {
 	u, w := groups(h.n, group), words(h.n)
 	args := []uint64{
-		address(h.q), address(h.k), address(h.v), address(out), address(0), address(bits),
+		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(bits),
 		integer(h.heads * u * w), integer(u * w),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(dt),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.byTokens),
 	}
 	switch {
 	case h.dt == tensor.Float32:

@@ -3,7 +3,6 @@
 package cudaop
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -50,24 +49,19 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 
 // handOver makes the output that ScoreCollect left the result.
 func (r *columnSparseAttn) handOver(c *call, l *layer) (gorgonia.Value, error) {
-	out := l.out
-	l.out = 0
 	shape := c.in[0].Shape()
-	if _, readers := c.o.Planned(); readers > 0 {
-		return &resident{at: out, sh: slices.Clone(shape), dt: c.o.dtype(), readers: readers}, nil
+	_, readers := c.o.Planned()
+	out := &resident{at: l.out, sh: slices.Clone(shape), dt: c.o.dtype(), byTokens: true, readers: readers}
+	l.out = 0
+	if readers > 0 {
+		return out, nil
 	}
-	c.scratch = append(c.scratch, out)
+	c.scratch = append(c.scratch, out.at)
 	v, at, err := c.machineResult(tensor.Float32, shape...)
 	if err != nil {
 		return nil, err
 	}
-	if c.o.dtype() == tensor.Float32 {
-		if err := cu.MemcpyDtoD(at, out, int64(v.MemSize())); err != nil {
-			return nil, fmt.Errorf("cudaop: attention's output: %w", err)
-		}
-		return v, nil
-	}
-	return v, c.convert("bf16_to_f32", out, at, shape.TotalSize())
+	return v, c.byHeads(out, at, tensor.Float32)
 }
 
 // window attends to the keys of a static pattern.
@@ -76,11 +70,11 @@ func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.result(c.in[0].Shape()...)
+	v, out, err := c.attended()
 	if err != nil {
 		return nil, err
 	}
-	return v, c.window(h, out, r.p.Selection.Reach, r.p.Selection.Sinks(h.n), v.Dtype())
+	return v, c.window(h, out, r.p.Selection.Reach, r.p.Selection.Sinks(h.n))
 }
 
 // reuse attends to the columns of a table.
@@ -91,9 +85,9 @@ func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, er
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.result(c.in[0].Shape()...)
+	v, out, err := c.attended()
 	if err != nil {
 		return nil, err
 	}
-	return v, c.sparse(h, bits, out, p.Group, v.Dtype())
+	return v, c.sparse(h, bits, out, p.Group)
 }

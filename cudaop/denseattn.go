@@ -21,9 +21,9 @@ func denseResult(c *call, p op.AttentionParams) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.result(c.in[0].Shape()...)
+	v, out, err := c.attended()
 	if err != nil {
 		return nil, err
 	}
-	return v, c.dense(h, out, 0, v.Dtype())
+	return v, c.dense(h, out, 0)
 }

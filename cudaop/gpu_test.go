@@ -940,6 +940,148 @@ func TestResidual(t *testing.T) {
 	}
 }
 
+// TestLayout: attention whose output lies by tokens gives the bits of attention whose
+// output goes to the machine, whoever reads it.
+func TestLayout(t *testing.T) { onBoth(t, testLayout) }
+
+func testLayout(t *testing.T) {
+	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.SparseD{BlockSize: 16, Generation: 10}, pulsecol.SlidingWindow{Width: 20}} {
+		for _, p := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
+			if cudaop.Portable() && p == pulsecol.Float32 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v,%v", pattern, p), func(t *testing.T) {
+				cfg := pulsecol.Config{Sparsity: 0.6, Pattern: pattern, Schedule: pulsecol.Uniform{Refreshes: 1}, Precision: p}
+				if _, columns := pattern.(pulsecol.Columns); columns {
+					cfg.GroupSize = 32
+				}
+				apart, together := newBlocks(t, cfg, true), newBlocks(t, cfg, false)
+				for step, mode := range []string{"refresh", "reuse", "full", "reuse again"} {
+					want := apart.run(t, step == 2)
+					held := cudaop.Held()
+					for what, got := range together.run(t, step == 2) {
+						for i := range got {
+							// What goes to the machine is not rounded, and then is when it comes back.
+							if x, y := got[i], want[what][i]; rounded(p, x) != rounded(p, y) {
+								t.Errorf("%s: %s: [%d] is %v, with copies %v", mode, what, i, x, y)
+								break
+							}
+						}
+					}
+					if more := cudaop.Held() - held; step > 2 && more != 0 {
+						t.Errorf("%s: %d more bytes held", mode, more)
+					}
+				}
+			})
+		}
+	}
+}
+
+// rounded is a value as operators of a precision pass it on.
+func rounded(p pulsecol.Precision, x float32) float32 {
+	if p == pulsecol.BFloat16 {
+		return bf16.ToFloat32(bf16.FromFloat32(x))
+	}
+	return x
+}
+
+// blocks are attentions of a transformer's blocks with the products behind them.
+type blocks struct {
+	ctl     *pulsecol.Controller
+	m       *pulsecol.Machine
+	results map[string]*gorgonia.Value
+}
+
+// newBlocks returns blocks of several shapes. Apart, the machine reads attention's
+// outputs, so that they are in its memory.
+func newBlocks(t *testing.T, cfg pulsecol.Config, apart bool) *blocks {
+	t.Helper()
+	cfg.Device = pulsecol.CUDA
+	b := &blocks{ctl: must(pulsecol.NewController(cfg))(t), results: map[string]*gorgonia.Value{}}
+	g := gorgonia.NewGraph()
+	for i, s := range []kernel.Shape{
+		{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 64},
+		{Batch: 1, Heads: 7, KVHeads: 1, Len: 97, HeadDim: 128},
+		{Batch: 2, Heads: 2, KVHeads: 2, Len: 33, HeadDim: 128},
+		{Batch: 2, Heads: 4, KVHeads: 2, Len: 40, HeadDim: 80}, // bfloat16 becomes float32
+		{Batch: 2, Heads: 2, KVHeads: 1, Len: 21, HeadDim: 6},
+	} {
+		b.add(t, g, i, cfg.Precision, s, apart)
+	}
+	ws := op.NewWorkspace()
+	ws.Plan(g)
+	b.m = must(pulsecol.NewMachine(g, b.ctl))(t)
+	b.m.UseWorkspace(ws)
+	t.Cleanup(func() {
+		if err := errors.Join(b.m.Close(), b.ctl.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.ctl.Start(8); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// add adds a block.
+func (b *blocks) add(t *testing.T, g *gorgonia.ExprGraph, layer int, p pulsecol.Precision, s kernel.Shape, apart bool) {
+	t.Helper()
+	path := name(s, 32) + "."
+	apply := func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node {
+		return must(op.Apply(must(cudaop.Wrap(o, p))(t), in...))(t)
+	}
+	r := rand.New(rand.NewPCG(14, uint64(layer)))
+	random := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	split := func(name string, first, count int, x *gorgonia.Node) *gorgonia.Node {
+		return apply(must(op.NewSplitHeads(path+name, op.Heads{First: first, Count: count, Dim: s.HeadDim}))(t), x)
+	}
+	all, width := s.Heads+2*s.KVHeads, s.Heads*s.HeadDim
+	x := input(g, path+"x", random(s.Batch*s.Len*all*s.HeadDim), s.Batch, s.Len, all*s.HeadDim)
+	q, k, v := split("q", 0, s.Heads, x), split("k", s.Heads, s.KVHeads, x), split("v", s.Heads+s.KVHeads, s.KVHeads, x)
+	y := must(pulsecol.Attention(q, k, v, b.ctl.Layer(layer)))(t)
+	dense := apply(must(op.NewDenseAttn(path+"dense", 0, false))(t), q, k, v)
+	if apart {
+		read(y)
+		read(dense)
+	}
+	const features = 24
+	out := op.Projection{Weight: must(op.NewWeightFloat32(features, width, random(features*width)))(t)}
+	product := func(name string, y *gorgonia.Node) *gorgonia.Node {
+		return apply(must(op.NewLinear(path+name, out))(t), apply(op.NewMergeHeads(path+name+".merge"), y))
+	}
+	results := map[string]*gorgonia.Node{
+		"output":       apply(op.NewMergeHeads(path+"output"), y),
+		"product":      product("product", y),
+		"full product": product("full product", dense), // its only reader
+	}
+	if p == pulsecol.Float32 || s.HeadDim%64 == 0 { // others would take from the machine what is not rounded
+		results["of itself"] = apply(must(op.NewDenseAttn(path+"itself", 0, false))(t), y, y, y)
+	}
+	for what, n := range results {
+		b.results[path+what] = read(n)
+	}
+}
+
+// run runs a step, of full attention or as scheduled.
+func (b *blocks) run(t *testing.T, full bool) map[string][]float32 {
+	t.Helper()
+	b.ctl.SetDense(full)
+	if err := b.m.Step(); err != nil {
+		t.Fatal(err)
+	}
+	results := map[string][]float32{}
+	for what, v := range b.results {
+		results[what] = slices.Clone(floats(v))
+	}
+	return results
+}
+
 // BenchmarkLaunch is what an operator costs on the host, Gorgonia's part included,
 // where all values stay on the GPU.
 func BenchmarkLaunch(b *testing.B) {

@@ -74,18 +74,31 @@ func (mergeHeads) shape([]tensor.Shape) error { return nil }
 func (mergeHeads) ownsResult() bool           { return false }
 
 func (mergeHeads) run(c *call) (gorgonia.Value, error) {
+	s := c.in[0].Shape()
+	shape := []int{s[0], s[2], s[1] * s[3]}
+	if r, ours := c.in[0].(*resident); ours && r.byTokens { // merged already
+		if v := c.over(0, shape...); v != nil {
+			return v, nil
+		}
+	}
 	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	s := c.in[0].Shape()
-	v, out, err := c.result(s[0], s[2], s[1]*s[3])
+	v, out, err := c.result(shape...)
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.typed("merge_heads", c.o.dtype())
+	return v, c.merge(x, c.o.dtype(), out, v.Dtype(), s[0], s[1], s[2], s[3])
+}
+
+// merge queues the copy of heads [batch,heads,n,dim] of one type to [batch,n,heads*dim]
+// of another.
+func (c *call) merge(x cu.DevicePtr, from tensor.Dtype, out cu.DevicePtr, to tensor.Dtype, batch, heads, n, dim int) error {
+	k, err := c.typed("merge_heads", from)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return v, k.launch(s[0]*s[2], address(x), address(out), integer(s[2]), integer(s[1]), integer(s[3]), elementType(v.Dtype()))
+	vectors := heads * ((dim + 7) / 8) // of a token
+	return k.launchRows(batch*n, vectors, address(x), address(out), integer(n), integer(heads), integer(dim), elementType(to))
 }

@@ -59,11 +59,12 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 			return err
 		}
 	}
-	var out, lse cu.DevicePtr
-	if out, err = c.room(2 * int64(o.Heads*n) * int64(dim)); err != nil {
+	out := output{dt: bfloat16Dtype}
+	if out.at, err = c.room(2 * int64(o.Heads*n) * int64(dim)); err != nil {
 		return err
 	}
-	if lse, err = c.room(4 * int64(o.Heads*n)); err != nil {
+	lse, err := c.room(4 * int64(o.Heads*n))
+	if err != nil {
 		return err
 	}
 	row := Measurement{N: n, Heads: o.Heads, KVHeads: o.KVHeads, HeadDim: dim, Samples: o.Samples}
@@ -81,7 +82,7 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 	}
 
 	pairs := float64(o.Heads) * float64(n) * float64(n) * float64(dim)
-	dense := func() error { return c.dense(h, out, lse, bfloat16Dtype) }
+	dense := func() error { return c.dense(h, out, lse) }
 	if err := tell("dense", 0, 0, 4*pairs, dense); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 	return nil
 }
 
-func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr, group int, pairs float64, dense func() error,
+func (d *device) measureGroup(o MeasureOptions, h *heads, out output, lse cu.DevicePtr, group int, pairs float64, dense func() error,
 	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
 	c := &call{device: d}
 	defer c.finish(nil)
@@ -137,7 +138,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out, lse cu.DevicePtr,
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
-		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group, bfloat16Dtype) }); err != nil {
+		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group) }); err != nil {
 			return err
 		}
 	}

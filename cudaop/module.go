@@ -112,3 +112,10 @@ func readModule(name string) (string, error) {
 func address(p cu.DevicePtr) uint64 { return uint64(p) }
 func integer(n int) uint64          { return uint64(int64(n)) }
 func float(f float64) uint64        { return math.Float64bits(f) }
+
+func flag(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

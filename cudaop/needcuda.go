@@ -165,13 +165,23 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 			at = l.out
 		}
 		r.keep(n, at)
+		r.attended(n)
+	case *denseAttn:
+		r.keep(n, 0)
+		r.attended(n)
+	case mergeHeads:
+		at := cu.DevicePtr(0)
+		if v := r.values[inputs[0]]; v != nil && v.byTokens {
+			at = r.over(o, inputs, 0)
+		}
+		r.keep(n, at)
 	case *embedding:
 		r.keep(n, 0)
 		check()
 	case *linear:
 		at := cu.DevicePtr(0)
 		if t.residual {
-			at = r.over(inputs, 1)
+			at = r.over(o, inputs, 1)
 		}
 		r.keep(n, at)
 	case *swiGLU:
@@ -186,6 +196,11 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		check()
 	default:
 		r.keep(n, 0)
+	}
+	for _, in := range inputs {
+		if v := r.values[in]; v != nil && v.byTokens && v.at != 0 { // which is read by heads
+			room(int64(in.Shape().TotalSize()) * o.size())
+		}
 	}
 	for _, p := range scratch {
 		r.memory.put(p)
@@ -217,11 +232,19 @@ func (r *rehearsal) keep(n *gorgonia.Node, at cu.DevicePtr) {
 	r.values[n] = &resident{at: at, readers: readers}
 }
 
-// over is call.resultOver.
-func (r *rehearsal) over(inputs gorgonia.Nodes, i int) cu.DevicePtr {
+// attended makes what keep has kept an output of attention, as call.attended.
+func (r *rehearsal) attended(n *gorgonia.Node) {
+	if v := r.values[n]; v != nil {
+		v.byTokens = true
+	}
+}
+
+// over is call.over.
+func (r *rehearsal) over(o *Op, inputs gorgonia.Nodes, i int) cu.DevicePtr {
+	_, readers := o.Planned()
 	v := r.values[inputs[i]]
 	for j, other := range inputs {
-		if v == nil || v.readers != 1 || j != i && other == inputs[i] {
+		if v == nil || readers == 0 || v.readers != 1 || j != i && other == inputs[i] {
 			return 0
 		}
 	}

@@ -15,12 +15,12 @@ var scoreBytes int64 = 1 << 30
 
 // refresh queues full attention and, from its scores, the choice of a column table.
 // out and bits are theirs.
-func (c *call) refresh(h *heads, sel op.Selection, group int, out, bits cu.DevicePtr) error {
+func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits cu.DevicePtr) error {
 	lse, err := c.room(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
 		return err
 	}
-	if err := c.dense(h, out, lse, c.o.dtype()); err != nil {
+	if err := c.dense(h, out, lse); err != nil {
 		return err
 	}
 	ranked := *h
@@ -50,7 +50,7 @@ func (c *call) logSumExp(h *heads, lse cu.DevicePtr) error {
 	if err != nil {
 		return err
 	}
-	return c.dense(h, unused, lse, dt)
+	return c.dense(h, output{at: unused, dt: dt}, lse)
 }
 
 // part is some heads of a layer: all, or some of one batch row.

@@ -45,7 +45,7 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 	if l.fresh, err = c.memory.get(l.bytes()); err != nil {
 		return nil, err
 	}
-	return placeholder(), c.refresh(h, r.p.Selection, r.p.Group, l.out, l.fresh)
+	return placeholder(), c.refresh(h, r.p.Selection, r.p.Group, output{l.out, c.o.dtype(), true}, l.fresh)
 }
 
 // pure is the operator without a State: scores for the machine.
@@ -66,7 +66,7 @@ func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.dense(h, out, lse, c.o.dtype()); err != nil {
+	if err := c.dense(h, output{at: out, dt: c.o.dtype()}, lse); err != nil {
 		return nil, err
 	}
 	return v, c.scores(h, lse, scores, r.p.Group, h.n, scoresFloat)

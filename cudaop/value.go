@@ -30,10 +30,11 @@ func (o *Op) dtype() tensor.Dtype {
 // resident is a value in GPU memory of the operators' own. The machine passes it
 // from one operator to the next and knows nothing of its memory.
 type resident struct {
-	at      cu.DevicePtr
-	sh      tensor.Shape
-	dt      tensor.Dtype
-	readers int // operators that have yet to read it; at 0 its memory is free
+	at       cu.DevicePtr
+	sh       tensor.Shape
+	dt       tensor.Dtype
+	byTokens bool // heads [B,H,N,D] that lie as [B,N,H,D]
+	readers  int  // operators that have yet to read it; at 0 its memory is free
 }
 
 func (r *resident) Shape() tensor.Shape { return r.sh }
@@ -87,16 +88,23 @@ func (c *call) at(i int, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if got := c.in[i].Dtype(); got != dt {
 		return 0, fmt.Errorf("%w: input %d has dtype %v, want %v", op.ErrValue, i, got, dt)
 	}
-	return cu.DevicePtr(c.in[i].Uintptr()), nil
+	return c.as(dt, i)
 }
 
 // operand returns the address of an input in the operator's own type.
 func (c *call) operand(i int) (cu.DevicePtr, error) { return c.as(c.o.dtype(), i) }
 
 // as returns the address of an input as float32 or bfloat16: that of a copy if it is
-// of the other type.
+// of the other type, or lies by tokens.
 func (c *call) as(dt tensor.Dtype, i int) (cu.DevicePtr, error) {
 	in := c.in[i]
+	if r, ours := in.(*resident); ours && r.byTokens {
+		to, err := c.room(int64(r.Size()) * int64(dt.Size()))
+		if err != nil {
+			return 0, err
+		}
+		return to, c.byHeads(r, to, dt)
+	}
 	if in.Dtype() == dt {
 		return cu.DevicePtr(in.Uintptr()), nil
 	}
@@ -114,6 +122,13 @@ func (c *call) as(dt tensor.Dtype, i int) (cu.DevicePtr, error) {
 		return 0, err
 	}
 	return to, c.convert(name, at, to, n)
+}
+
+// byHeads queues the copy of a value that lies by tokens to where it lies as its shape
+// says, as elements of a type.
+func (c *call) byHeads(r *resident, to cu.DevicePtr, dt tensor.Dtype) error {
+	s := r.sh // merging undoes itself with heads for tokens and tokens for heads
+	return c.merge(r.at, r.dt, to, dt, s[0], s[2], s[1], s[3])
 }
 
 // convert runs one of the kernels that change the type of n elements.
@@ -139,18 +154,26 @@ func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, err erro
 	return r, r.at, nil
 }
 
-// resultOver is result in the memory of input i, which has the result's shape, if
-// this operator is its last reader and it is of the result's type. It returns the
-// input's address too, in that type.
-func (c *call) resultOver(i int, shape ...int) (v gorgonia.Value, at, in cu.DevicePtr, err error) {
+// over is the result in the memory of input i, which is as large, if this operator is
+// its last reader and it is of the result's type; else nil.
+func (c *call) over(i int, shape ...int) *resident {
 	_, readers := c.o.Planned()
 	over, ours := c.in[i].(*resident)
 	for j, other := range c.in {
 		ours = ours && (j == i || other != c.in[i]) // which is one reader
 	}
-	if ours && readers > 0 && over.readers == 1 && over.dt == c.o.dtype() {
-		r := &resident{at: over.at, sh: slices.Clone(shape), dt: over.dt, readers: readers}
-		over.at = 0 // its memory is the result's now
+	if !ours || readers == 0 || over.readers != 1 || over.dt != c.o.dtype() {
+		return nil
+	}
+	r := &resident{at: over.at, sh: slices.Clone(shape), dt: over.dt, readers: readers}
+	over.at = 0 // its memory is the result's now
+	return r
+}
+
+// resultOver is over for an input of the result's shape, or else result. It returns
+// the input's address too, in the result's type.
+func (c *call) resultOver(i int, shape ...int) (v gorgonia.Value, at, in cu.DevicePtr, err error) {
+	if r := c.over(i, shape...); r != nil {
 		return r, r.at, r.at, nil
 	}
 	if v, at, err = c.result(shape...); err != nil {

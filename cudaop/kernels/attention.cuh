@@ -14,7 +14,13 @@ struct AttentionOf {
   int batch, heads, kv_heads, n, group;
   float scale_log2;
   int otype;
+  bool by_tokens;                                // out is [B, N, H, D], else [B, H, N, D]
   int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
+
+  // out_row is where the row of a query stands among those of out.
+  DEVICE long long out_row(int b, int head, int query) const {
+    return static_cast<long long>(b) * heads * n + (by_tokens ? query * heads + head : head * n + query);
+  }
 };
 using Attention = AttentionOf<bf16>;
 

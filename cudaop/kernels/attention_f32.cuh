@@ -197,12 +197,13 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
     if (query >= limit) continue;
     const long long at = static_cast<long long>(bh) * a.n + query;
     if (a.lse && x == 0) a.lse[at] = log_sum_exp(top[i], all, a.scale_log2);
+    const long long to = a.out_row(batch, head, query) * dim;
 #pragma unroll
     for (int c = 0; c < D / 16; c++) {
       const int column = c / 4 * 64 + 4 * x + c % 4;
       if (column >= dim) continue;
-      if (a.otype == kOutF32) static_cast<float*>(a.out)[at * dim + column] = o[i][c] * factor;
-      else static_cast<bf16*>(a.out)[at * dim + column] = __float2bfloat16(o[i][c] * factor);
+      if (a.otype == kOutF32) static_cast<float*>(a.out)[to + column] = o[i][c] * factor;
+      else static_cast<bf16*>(a.out)[to + column] = __float2bfloat16(o[i][c] * factor);
     }
   }
 }

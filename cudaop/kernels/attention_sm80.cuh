@@ -160,8 +160,8 @@ DEVICE void attend(const Attention& a) {
 
   sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
   const long long at = static_cast<long long>(bh) * a.n + row;
-  store_row<D>(a.out, at * D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < limit);
-  store_row<D>(a.out, (at + 8) * D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < limit);
+  store_row<D>(a.out, a.out_row(batch, head, row) * D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < limit);
+  store_row<D>(a.out, a.out_row(batch, head, row + 8) * D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < limit);
   if (a.lse && (lane & 3) == 0) {
     if (row < limit) a.lse[at] = log_sum_exp(max0, sum0, a.scale_log2);
     if (row + 8 < limit) a.lse[at + 8] = log_sum_exp(max1, sum1, a.scale_log2);

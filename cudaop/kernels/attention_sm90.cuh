@@ -564,8 +564,8 @@ struct Consumer {
     const float sum0 = quad_sum(last.sum0), sum1 = quad_sum(last.sum1);
     const long long first = (static_cast<long long>(it.batch) * a.heads + it.head) * a.n;
     const int row = it.first + which * 64 + warp * 16 + (lane >> 2);
-    store_row<T::D>(a.out, (first + row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
-    store_row<T::D>(a.out, (first + row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
+    store_row<T::D>(a.out, a.out_row(it.batch, it.head, row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
+    store_row<T::D>(a.out, a.out_row(it.batch, it.head, row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
     if (a.lse && (lane & 3) == 0) {
       if (row < a.n) a.lse[first + row] = log_sum_exp(last.max0, sum0, a.scale_log2);
       if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(last.max1, sum1, a.scale_log2);

@@ -4,6 +4,8 @@
 //   harness check topk MODULE KERNEL                                against a sort on the host
 //   harness time dense|window|sparse|score|topk MODULE KERNEL D GROUP [LABEL]
 //
+// Every check of attention is made twice, with the output by heads and by tokens.
+//
 // SMALL=1 leaves a few tiny shapes, for compute-sanitizer. A kernel that hangs is the caller's to stop: use timeout(1).
 // check exits with 1 if anything is wrong.
 #include <algorithm>
@@ -318,22 +320,44 @@ struct Attention {
   const Kernel& kernel;
   std::string kind;
   bool by_group, mapped;                         // the kernel takes tensor maps of q, k and v
-  void operator()(const Inputs& in, void* out, float* lse, const uint32_t* bits, const int* start, int otype) const {
+  void operator()(const Inputs& in, void* out, float* lse, const uint32_t* bits, const int* start, int otype, bool by_tokens = false) const {
     const Shape& s = in.s;
-    const i64 batch = s.batch, heads = s.heads, kv_heads = s.kv_heads, n = s.n, d = s.d;
+    const i64 batch = s.batch, heads = s.heads, kv_heads = s.kv_heads, n = s.n, d = s.d, tokens = by_tokens;
     if (kind == "sparse")
       kernel.run(items(kernel, s, by_group), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, bits, s.heads * s.groups() * s.words(), s.groups() * s.words(),
-                 batch, heads, kv_heads, n, static_cast<i64>(s.group), s.scale, static_cast<i64>(otype), d);
+                 batch, heads, kv_heads, n, static_cast<i64>(s.group), s.scale, static_cast<i64>(otype), tokens, d);
     else if (kind == "window")
       kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, static_cast<i64>(s.reach), static_cast<i64>(s.sinks),
-                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), d);
+                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, d);
     else if (mapped)
       kernel.run(items(kernel, s, false), boxes(in.q.p, batch * heads, n, d), boxes(in.k.p, batch * kv_heads, n, d), boxes(in.v.p, batch * kv_heads, n, d), out, lse, start,
-                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype));
+                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens);
     else
-      kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), d);
+      kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, d);
   }
 };
+
+// check_by_tokens wants the same bits of an output by tokens, and nothing written before and behind it.
+static void check_by_tokens(const Attention& run, const Inputs& in, const uint32_t* bits, const int* start, int otype,
+                            const std::vector<uint8_t>& out, const std::vector<float>& lse, const std::string& what) {
+  const Shape& s = in.s;
+  const i64 row = s.d * (otype ? 4 : 2), guard = 4096;
+  Buffer<uint8_t> moved(s.queries() * row + 2 * guard);
+  Buffer<float> same(s.queries());
+  moved.poison(), same.poison();
+  run(in, moved.p + guard, same.p, bits, start, otype, true);
+  OK(cudaDeviceSynchronize());
+  const std::vector<uint8_t> got = moved.host();
+  i64 wrong = 0, outside = 0;
+  for (i64 i = 0; i < s.queries(); i++) {
+    const i64 batch = i / s.n / s.heads, head = i / s.n % s.heads, token = i % s.n;
+    wrong += std::memcmp(&got[guard + ((batch * s.n + token) * s.heads + head) * row], &out[i * row], row) != 0;
+  }
+  for (i64 i = 0; i < guard; i++) outside += (got[i] != 0xFF) + (got[got.size() - 1 - i] != 0xFF);
+  report(wrong == 0 && outside == 0, "%.0f rows differ, %.0f bytes written outside", what, wrong, outside);
+  const std::vector<float> got_lse = same.host();
+  report(std::memcmp(got_lse.data(), lse.data(), 4 * lse.size()) == 0, "%.0f", what + ": another log-sum-exp", 0, 0);
+}
 
 static void check_one(const Attention& run, const Inputs& in, const uint32_t* bits, const std::vector<int>& starts, int otype, const std::string& what) {
   const Shape& s = in.s;
@@ -346,6 +370,7 @@ static void check_one(const Attention& run, const Inputs& in, const uint32_t* bi
   const cudaError_t e = cudaDeviceSynchronize();
   if (e != cudaSuccess) { std::printf("FAIL %s: %s\n", what.c_str(), cudaGetErrorString(e)); std::exit(1); }
   compare(in, exact && otype ? 1e-5 : 3e-3, bits, starts.empty() ? nullptr : start.p, starts, floats(out, s.queries() * s.d, otype), lse.host(), what);
+  check_by_tokens(run, in, bits, starts.empty() ? nullptr : start.p, otype, out.host(), lse.host(), what + ", by tokens");
 }
 
 __global__ void differences(const uint32_t* a, const uint32_t* b, size_t n, unsigned* count) {
