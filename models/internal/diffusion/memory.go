@@ -32,6 +32,7 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 		return Memory{}, err
 	}
 	op.NewWorkspace().Plan(g, m.Logits)
+	cudaop.LogitsLater(m.Logits.Op()) // as in a session
 	refreshes, columns := ctl.PlanBytes(g)
 	if op.IsTwin(m.Logits.Op()) {
 		need, err := cudaop.PlanMemory(g, refreshes)
