@@ -51,10 +51,6 @@ func (c *call) gather(table cu.DevicePtr, i int, out cu.DevicePtr, rows, cols in
 	if err != nil {
 		return err
 	}
-	var negative uint64
-	if optional {
-		negative = 1
-	}
 	return k.launch(c.in[i].Shape().TotalSize(), address(table), address(index), address(out), address(worst),
-		integer(rows), integer(cols), negative, elementType(dt))
+		integer(rows), integer(cols), flag(optional), elementType(dt))
 }
