@@ -16,7 +16,7 @@ import (
 
 type benchPlotCmd struct {
 	Kernels *string `placeholder:"FILE" help:"What bench kernel --device cuda --json printed: kernels.png, useful TFLOP/s over the length."`
-	E2E     *string `name:"e2e" placeholder:"FILE" help:"What bench e2e --json and bench/e2e.py printed on one GPU: generation-SHAPE.png, how much faster a generation is than PyTorch's, over the length."`
+	E2E     *string `name:"e2e" placeholder:"FILE" help:"What bench e2e --json and bench/e2e.py printed on one GPU: generation-SHAPE.png, how much faster a generation of each shape that both have is than PyTorch's, over the length."`
 	Steps   int     `placeholder:"T" default:"1024" help:"Steps of these generations. Default: 1024."`
 	Out     string  `placeholder:"DIR" default:"." help:"Where the pictures go."`
 }
@@ -52,6 +52,13 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		names := shapes(rows, c.Steps)
 		if len(names) == 0 {
 			return fmt.Errorf("--e2e: %s has no generation of %d steps", *c.E2E, c.Steps)
+		}
+		ours := strings.Join(names, ", ")
+		names = slices.DeleteFunc(names, func(shape string) bool {
+			return !slices.ContainsFunc(rows, func(r timedRow) bool { return r.Shape == shape && r.Attention != "" })
+		})
+		if len(names) == 0 {
+			return fmt.Errorf("--e2e: %s has no rows of bench/e2e.py to compare those of %s with", *c.E2E, ours)
 		}
 		for _, shape := range names {
 			pictures[fmt.Sprintf("generation-%s.png", shape)] = generationChart(rows, shape, c.Steps)
