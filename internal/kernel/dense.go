@@ -25,7 +25,7 @@ func (j *denseJob) run(w *scratch, task int) {
 	t := j.newTile(index, first, min(first+queries, j.Len), j.keys[index/j.Heads])
 	t.out = j.headOut(j.out, index)
 	if t.last < j.Len {
-		t.next = t.keys[:min(blockKeys, len(t.keys))]
+		t.next = t.keys[:min(t.blockKeys(), len(t.keys))]
 	}
 	w.attend(&t)
 	w.store(j.headLSE(j.lse, index), &t)

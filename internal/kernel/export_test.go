@@ -155,12 +155,34 @@ func checkedMulCols(f mulColsFunc) mulColsFunc {
 func checkedBF16(p bf16Products) bf16Products {
 	c := p
 	c.mulRows, c.mulCols = checkedMulRows(p.mulRows), checkedMulCols(p.mulCols)
+	c.packValues = func(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+		rows, width := p.words(len(list)), n
+		if p.tiled {
+			rows, width = roundUp(width, tileRows), rows
+		}
+		requirePack(dst, ldd, list, src, lds, n, rows, width)
+		p.packValues(dst, ldd, list, src, lds, n)
+	}
+	if p.tiled {
+		c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
+			words := len(list)
+			require("mulCols", m > 0 && m%rowUnit == 0 && words > 0 && words%p.unit == 0 && lda >= words && ldd >= lanes, m, words, lda, ldd)
+			require("mulCols a", lda%p.unit == 0 && roundUp(m, tileRows)*lda <= len(a), m, words, lda, len(a))
+			require("mulCols b", words*lanes <= len(b), words, len(b))
+			require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+			p.mulCols(m, list, a, lda, b, d, ldd, keep, next)
+		}
+	}
 	c.packRows = func(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
 		requirePack(dst, ldd, list, src, lds, n, p.words(len(list)), n)
 		p.packRows(dst, ldd, list, src, lds, n)
 	}
 	c.packCols = func(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
-		requirePack(dst, ldd, list, src, lds, n, len(list), p.words(n))
+		rows := len(list)
+		if p.tiled {
+			rows = roundUp(rows, tileRows)
+		}
+		requirePack(dst, ldd, list, src, lds, n, rows, p.words(n))
 		p.packCols(dst, ldd, list, src, lds, n)
 	}
 	return c

@@ -197,6 +197,11 @@ func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c
 //go:noescape
 func spinAVX512BF16(n int) (flops int)
 
+// softmaxAVX512BF16 is bf16Products.softmax.
+//
+//go:noescape
+func softmaxAVX512BF16(words []float32, s []float32, rows int, state []float32)
+
 // packRowsAVX512BF16 is bf16Products.packRows.
 //
 //go:noescape
@@ -206,6 +211,47 @@ func packRowsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds
 //
 //go:noescape
 func packColsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
+// mulRowsAMX is bf16Products.mulRows in tiles.
+//
+//go:noescape
+func mulRowsAMX(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	line  int
+	burst int
+})
+
+// mulColsAMX is bf16Products.mulCols in tiles, a transposed.
+//
+//go:noescape
+func mulColsAMX(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
+	left  int
+	list  *int32
+	rows  *float32
+	ld    int
+	lines int
+	line  int
+	burst int
+})
+
+// packColsAMX is bf16Products.packCols in tiles.
+//
+//go:noescape
+func packColsAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
+// packTransposedAMX is bf16Products.packValues, transposed and in tiles.
+//
+//go:noescape
+func packTransposedAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+
+// spinAMX is level.spin.
+//
+//go:noescape
+func spinAMX(n int) (flops int)
 
 // mulRowsAVX512VNNI is level.mulRows.
 //

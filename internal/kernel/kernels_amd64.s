@@ -448,9 +448,9 @@ columns:
 	MOVQ    AX, BX
 	MOVQ    rows+24(FP), SI
 
-max:
+max4:
 	CMPQ    SI, $0x04
-	JL      max_single
+	JL      max4_end
 	VMOVUPS (BX), Z10
 	VMOVUPS 128(BX), Z11
 	VMOVUPS 256(BX), Z12
@@ -461,18 +461,19 @@ max:
 	VMAXPS  Z9, Z13, Z9
 	ADDQ    $0x00000200, BX
 	SUBQ    $0x04, SI
-	JMP     max
+	JMP     max4
 
-max_single:
-	TESTQ   SI, SI
-	JZ      max_end
+max4_end:
+max1:
+	CMPQ    SI, $0x01
+	JL      max1_end
 	VMOVUPS (BX), Z10
 	VMAXPS  Z6, Z10, Z6
 	ADDQ    $0x00000080, BX
-	DECQ    SI
-	JMP     max_single
+	SUBQ    $0x01, SI
+	JMP     max1
 
-max_end:
+max1_end:
 	VMAXPS       Z6, Z8, Z6
 	VMAXPS       Z7, Z9, Z7
 	VMAXPS       Z6, Z7, Z6
@@ -499,9 +500,9 @@ max_end:
 	MOVQ         AX, BX
 	MOVQ         rows+24(FP), SI
 
-exp:
+exp4:
 	CMPQ        SI, $0x04
-	JL          exp_single
+	JL          exp4_end
 	VMOVUPS     (BX), Z8
 	VMOVUPS     128(BX), Z10
 	VMOVUPS     256(BX), Z11
@@ -552,11 +553,12 @@ exp:
 	VMOVUPS     Z12, 384(BX)
 	ADDQ        $0x00000200, BX
 	SUBQ        $0x04, SI
-	JMP         exp
+	JMP         exp4
 
-exp_single:
-	TESTQ       SI, SI
-	JZ          exp_end
+exp4_end:
+exp1:
+	CMPQ        SI, $0x01
+	JL          exp1_end
 	VMOVUPS     (BX), Z8
 	VSUBPS      Z7, Z8, Z8
 	VREDUCEPS   $0x09, Z8, Z10
@@ -570,10 +572,10 @@ exp_single:
 	VADDPS      Z8, Z6, Z6
 	VMOVUPS     Z8, (BX)
 	ADDQ        $0x00000080, BX
-	DECQ        SI
-	JMP         exp_single
+	SUBQ        $0x01, SI
+	JMP         exp1
 
-exp_end:
+exp1_end:
 	VADDPS  Z9, Z6, Z6
 	VMOVUPS Z6, 128(CX)
 	ADDQ    $0x00000040, AX
@@ -1490,9 +1492,9 @@ columns:
 	MOVQ    AX, BX
 	MOVQ    rows+24(FP), SI
 
-max:
+max4:
 	CMPQ    SI, $0x04
-	JL      max_single
+	JL      max4_end
 	VMOVUPS (BX), Y4
 	VMOVUPS 128(BX), Y5
 	VMOVUPS 256(BX), Y6
@@ -1503,18 +1505,19 @@ max:
 	VMAXPS  Y3, Y7, Y3
 	ADDQ    $0x00000200, BX
 	SUBQ    $0x04, SI
-	JMP     max
+	JMP     max4
 
-max_single:
-	TESTQ   SI, SI
-	JZ      max_end
+max4_end:
+max1:
+	CMPQ    SI, $0x01
+	JL      max1_end
 	VMOVUPS (BX), Y4
 	VMAXPS  Y0, Y4, Y0
 	ADDQ    $0x00000080, BX
-	DECQ    SI
-	JMP     max_single
+	SUBQ    $0x01, SI
+	JMP     max1
 
-max_end:
+max1_end:
 	VMAXPS       Y0, Y2, Y0
 	VMAXPS       Y1, Y3, Y1
 	VMAXPS       Y0, Y1, Y0
@@ -1547,9 +1550,9 @@ max_end:
 	MOVQ         AX, BX
 	MOVQ         rows+24(FP), SI
 
-exp:
+exp4:
 	CMPQ        SI, $0x04
-	JL          exp_single
+	JL          exp4_end
 	VMOVUPS     (BX), Y2
 	VMOVUPS     128(BX), Y4
 	VMOVUPS     256(BX), Y5
@@ -1624,11 +1627,12 @@ exp:
 	VMOVUPS     Y6, 384(BX)
 	ADDQ        $0x00000200, BX
 	SUBQ        $0x04, SI
-	JMP         exp
+	JMP         exp4
 
-exp_single:
-	TESTQ       SI, SI
-	JZ          exp_end
+exp4_end:
+exp1:
+	CMPQ        SI, $0x01
+	JL          exp1_end
 	VMOVUPS     (BX), Y2
 	VSUBPS      Y1, Y2, Y2
 	VMOVUPS     expConstants<>+0(SB), Y5
@@ -1648,10 +1652,10 @@ exp_single:
 	VADDPS      Y2, Y0, Y0
 	VMOVUPS     Y2, (BX)
 	ADDQ        $0x00000080, BX
-	DECQ        SI
-	JMP         exp_single
+	SUBQ        $0x01, SI
+	JMP         exp1
 
-exp_end:
+exp1_end:
 	VADDPS  Y3, Y0, Y0
 	VMOVUPS Y0, 128(CX)
 	ADDQ    $0x00000020, AX
@@ -2948,6 +2952,281 @@ round:
 	VZEROUPPER
 	RET
 
+// func softmaxAVX512BF16(words []float32, s []float32, rows int, state []float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_BF16, SSE
+TEXT ·softmaxAVX512BF16(SB), NOSPLIT, $8-80
+	MOVQ         words_base+0(FP), AX
+	MOVQ         s_base+24(FP), CX
+	MOVQ         state_base+56(FP), DX
+	STMXCSR      (SP)
+	MOVL         (SP), BX
+	ORL          $0x00008000, BX
+	MOVL         BX, 4(SP)
+	LDMXCSR      4(SP)
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3f317276, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x3e75e99c, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x3d64c2db, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x3c12b3ea, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x3af84b68, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVQ         $0x00000002, BX
+
+columns:
+	VMOVUPS (DX), Z6
+	VMOVUPS (DX), Z7
+	VMOVUPS (DX), Z8
+	VMOVUPS (DX), Z9
+	MOVQ    CX, SI
+	MOVQ    rows+48(FP), DI
+
+max4:
+	CMPQ    DI, $0x04
+	JL      max4_end
+	VMOVUPS (SI), Z10
+	VMOVUPS 128(SI), Z11
+	VMOVUPS 256(SI), Z12
+	VMOVUPS 384(SI), Z13
+	VMAXPS  Z6, Z10, Z6
+	VMAXPS  Z7, Z11, Z7
+	VMAXPS  Z8, Z12, Z8
+	VMAXPS  Z9, Z13, Z9
+	ADDQ    $0x00000200, SI
+	SUBQ    $0x04, DI
+	JMP     max4
+
+max4_end:
+max2:
+	CMPQ    DI, $0x02
+	JL      max2_end
+	VMOVUPS (SI), Z10
+	VMOVUPS 128(SI), Z11
+	VMAXPS  Z6, Z10, Z6
+	VMAXPS  Z7, Z11, Z7
+	ADDQ    $0x00000100, SI
+	SUBQ    $0x02, DI
+	JMP     max2
+
+max2_end:
+max1:
+	CMPQ    DI, $0x01
+	JL      max1_end
+	VMOVUPS (SI), Z10
+	VMAXPS  Z6, Z10, Z6
+	ADDQ    $0x00000080, SI
+	SUBQ    $0x01, DI
+	JMP     max1
+
+max1_end:
+	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z7, Z9, Z7
+	VMAXPS       Z6, Z7, Z6
+	MOVL         $0xff7fffff, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Z7
+	VCMPPS       $0x0d, Z7, Z6, K1
+	VMOVAPS.Z    Z6, K1, Z7
+	VMOVUPS      (DX), Z8
+	VMOVUPS      Z6, (DX)
+	VSUBPS       Z7, Z8, Z8
+	VREDUCEPS    $0x09, Z8, Z6
+	VMOVUPS      Z5, Z9
+	VFMADD213PS  Z4, Z6, Z9
+	VFMADD213PS  Z3, Z6, Z9
+	VFMADD213PS  Z2, Z6, Z9
+	VFMADD213PS  Z1, Z6, Z9
+	VFMADD213PS  Z0, Z6, Z9
+	VSCALEFPS    Z8, Z9, Z8
+	VMOVUPS      Z8, 256(DX)
+	VMOVDQU32    interleave<>+0(SB), Z6
+	MOVQ         AX, R8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VMULPS       128(DX), Z8, Z9
+	MOVQ         CX, SI
+	MOVQ         rows+48(FP), DI
+
+exp4:
+	CMPQ        DI, $0x04
+	JL          exp4_end
+	VMOVUPS     (SI), Z8
+	VMOVUPS     128(SI), Z11
+	VMOVUPS     256(SI), Z12
+	VMOVUPS     384(SI), Z13
+	VSUBPS      Z7, Z8, Z8
+	VSUBPS      Z7, Z11, Z11
+	VSUBPS      Z7, Z12, Z12
+	VSUBPS      Z7, Z13, Z13
+	VREDUCEPS   $0x09, Z8, Z14
+	VREDUCEPS   $0x09, Z11, Z15
+	VREDUCEPS   $0x09, Z12, Z16
+	VREDUCEPS   $0x09, Z13, Z17
+	VMOVUPS     Z5, Z18
+	VMOVUPS     Z5, Z19
+	VMOVUPS     Z5, Z20
+	VMOVUPS     Z5, Z21
+	VFMADD213PS Z4, Z14, Z18
+	VFMADD213PS Z4, Z15, Z19
+	VFMADD213PS Z4, Z16, Z20
+	VFMADD213PS Z4, Z17, Z21
+	VFMADD213PS Z3, Z14, Z18
+	VFMADD213PS Z3, Z15, Z19
+	VFMADD213PS Z3, Z16, Z20
+	VFMADD213PS Z3, Z17, Z21
+	VFMADD213PS Z2, Z14, Z18
+	VFMADD213PS Z2, Z15, Z19
+	VFMADD213PS Z2, Z16, Z20
+	VFMADD213PS Z2, Z17, Z21
+	VFMADD213PS Z1, Z14, Z18
+	VFMADD213PS Z1, Z15, Z19
+	VFMADD213PS Z1, Z16, Z20
+	VFMADD213PS Z1, Z17, Z21
+	VFMADD213PS Z0, Z14, Z18
+	VFMADD213PS Z0, Z15, Z19
+	VFMADD213PS Z0, Z16, Z20
+	VFMADD213PS Z0, Z17, Z21
+	VSCALEFPS   Z8, Z18, Z8
+	VSCALEFPS   Z11, Z19, Z11
+	VSCALEFPS   Z12, Z20, Z12
+	VSCALEFPS   Z13, Z21, Z13
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z8, (SI)
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z11, 128(SI)
+	VADDPS      Z12, Z9, Z9
+	VMOVUPS     Z12, 256(SI)
+	VADDPS      Z13, Z10, Z10
+	VMOVUPS     Z13, 384(SI)
+	LONG        $0x48275262; WORD $0xc072 // VCVTNE2PS2BF16 Z8, Z11, Z8
+	VPERMW      Z8, Z6, Z8
+	VMOVUPS     Z8, (R8)
+	ADDQ        $0x00000080, R8
+	LONG        $0x48175262; WORD $0xe472 // VCVTNE2PS2BF16 Z12, Z13, Z12
+	VPERMW      Z12, Z6, Z12
+	VMOVUPS     Z12, (R8)
+	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000200, SI
+	SUBQ        $0x04, DI
+	JMP         exp4
+
+exp4_end:
+exp2:
+	CMPQ        DI, $0x02
+	JL          exp2_end
+	VMOVUPS     (SI), Z8
+	VMOVUPS     128(SI), Z11
+	VSUBPS      Z7, Z8, Z8
+	VSUBPS      Z7, Z11, Z11
+	VREDUCEPS   $0x09, Z8, Z12
+	VREDUCEPS   $0x09, Z11, Z13
+	VMOVUPS     Z5, Z14
+	VMOVUPS     Z5, Z15
+	VFMADD213PS Z4, Z12, Z14
+	VFMADD213PS Z4, Z13, Z15
+	VFMADD213PS Z3, Z12, Z14
+	VFMADD213PS Z3, Z13, Z15
+	VFMADD213PS Z2, Z12, Z14
+	VFMADD213PS Z2, Z13, Z15
+	VFMADD213PS Z1, Z12, Z14
+	VFMADD213PS Z1, Z13, Z15
+	VFMADD213PS Z0, Z12, Z14
+	VFMADD213PS Z0, Z13, Z15
+	VSCALEFPS   Z8, Z14, Z8
+	VSCALEFPS   Z11, Z15, Z11
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z8, (SI)
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z11, 128(SI)
+	LONG        $0x48275262; WORD $0xc072 // VCVTNE2PS2BF16 Z8, Z11, Z8
+	VPERMW      Z8, Z6, Z8
+	VMOVUPS     Z8, (R8)
+	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000100, SI
+	SUBQ        $0x02, DI
+	JMP         exp2
+
+exp2_end:
+exp1:
+	CMPQ        DI, $0x01
+	JL          exp1_end
+	VMOVUPS     (SI), Z8
+	VSUBPS      Z7, Z8, Z8
+	VREDUCEPS   $0x09, Z8, Z11
+	VMOVUPS     Z5, Z12
+	VFMADD213PS Z4, Z11, Z12
+	VFMADD213PS Z3, Z11, Z12
+	VFMADD213PS Z2, Z11, Z12
+	VFMADD213PS Z1, Z11, Z12
+	VFMADD213PS Z0, Z11, Z12
+	VSCALEFPS   Z8, Z12, Z8
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z8, (SI)
+	VXORPS      Z11, Z11, Z11
+	LONG        $0x48275262; WORD $0xc072 // VCVTNE2PS2BF16 Z8, Z11, Z8
+	VPERMW      Z8, Z6, Z8
+	VMOVUPS     Z8, (R8)
+	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000080, SI
+	SUBQ        $0x01, DI
+	JMP         exp1
+
+exp1_end:
+	VADDPS  Z10, Z9, Z9
+	VMOVUPS Z9, 128(DX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, DX
+	DECQ    BX
+	JNZ     columns
+	LDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+DATA interleave<>+0(SB)/2, $0x0000
+DATA interleave<>+2(SB)/2, $0x0010
+DATA interleave<>+4(SB)/2, $0x0001
+DATA interleave<>+6(SB)/2, $0x0011
+DATA interleave<>+8(SB)/2, $0x0002
+DATA interleave<>+10(SB)/2, $0x0012
+DATA interleave<>+12(SB)/2, $0x0003
+DATA interleave<>+14(SB)/2, $0x0013
+DATA interleave<>+16(SB)/2, $0x0004
+DATA interleave<>+18(SB)/2, $0x0014
+DATA interleave<>+20(SB)/2, $0x0005
+DATA interleave<>+22(SB)/2, $0x0015
+DATA interleave<>+24(SB)/2, $0x0006
+DATA interleave<>+26(SB)/2, $0x0016
+DATA interleave<>+28(SB)/2, $0x0007
+DATA interleave<>+30(SB)/2, $0x0017
+DATA interleave<>+32(SB)/2, $0x0008
+DATA interleave<>+34(SB)/2, $0x0018
+DATA interleave<>+36(SB)/2, $0x0009
+DATA interleave<>+38(SB)/2, $0x0019
+DATA interleave<>+40(SB)/2, $0x000a
+DATA interleave<>+42(SB)/2, $0x001a
+DATA interleave<>+44(SB)/2, $0x000b
+DATA interleave<>+46(SB)/2, $0x001b
+DATA interleave<>+48(SB)/2, $0x000c
+DATA interleave<>+50(SB)/2, $0x001c
+DATA interleave<>+52(SB)/2, $0x000d
+DATA interleave<>+54(SB)/2, $0x001d
+DATA interleave<>+56(SB)/2, $0x000e
+DATA interleave<>+58(SB)/2, $0x001e
+DATA interleave<>+60(SB)/2, $0x000f
+DATA interleave<>+62(SB)/2, $0x001f
+GLOBL interleave<>(SB), RODATA|NOPTR, $64
+
 // func packRowsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512_BF16, BMI2
 TEXT ·packRowsAVX512BF16(SB), NOSPLIT, $0-96
@@ -3020,40 +3299,6 @@ next:
 	VZEROUPPER
 	RET
 
-DATA interleave<>+0(SB)/2, $0x0000
-DATA interleave<>+2(SB)/2, $0x0010
-DATA interleave<>+4(SB)/2, $0x0001
-DATA interleave<>+6(SB)/2, $0x0011
-DATA interleave<>+8(SB)/2, $0x0002
-DATA interleave<>+10(SB)/2, $0x0012
-DATA interleave<>+12(SB)/2, $0x0003
-DATA interleave<>+14(SB)/2, $0x0013
-DATA interleave<>+16(SB)/2, $0x0004
-DATA interleave<>+18(SB)/2, $0x0014
-DATA interleave<>+20(SB)/2, $0x0005
-DATA interleave<>+22(SB)/2, $0x0015
-DATA interleave<>+24(SB)/2, $0x0006
-DATA interleave<>+26(SB)/2, $0x0016
-DATA interleave<>+28(SB)/2, $0x0007
-DATA interleave<>+30(SB)/2, $0x0017
-DATA interleave<>+32(SB)/2, $0x0008
-DATA interleave<>+34(SB)/2, $0x0018
-DATA interleave<>+36(SB)/2, $0x0009
-DATA interleave<>+38(SB)/2, $0x0019
-DATA interleave<>+40(SB)/2, $0x000a
-DATA interleave<>+42(SB)/2, $0x001a
-DATA interleave<>+44(SB)/2, $0x000b
-DATA interleave<>+46(SB)/2, $0x001b
-DATA interleave<>+48(SB)/2, $0x000c
-DATA interleave<>+50(SB)/2, $0x001c
-DATA interleave<>+52(SB)/2, $0x000d
-DATA interleave<>+54(SB)/2, $0x001d
-DATA interleave<>+56(SB)/2, $0x000e
-DATA interleave<>+58(SB)/2, $0x001e
-DATA interleave<>+60(SB)/2, $0x000f
-DATA interleave<>+62(SB)/2, $0x001f
-GLOBL interleave<>(SB), RODATA|NOPTR, $64
-
 // func packColsAVX512BF16(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
 // Requires: AVX, AVX512F, AVX512_BF16, BMI2
 TEXT ·packColsAVX512BF16(SB), NOSPLIT, $0-96
@@ -3112,6 +3357,1697 @@ next:
 	DECQ BX
 	JNZ  rows
 	VZEROUPPER
+	RET
+
+// func mulRowsAMX(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
+// Requires: AMX, AVX, MMX+
+TEXT ·mulRowsAMX(SB), NOSPLIT, $0-136
+	LEAQ tiles16_16<>+0(SB), AX
+	LONG $0x4978e2c4; WORD $0x2084; LONG $0x00000000 // LDTILECFG T0, 0(R0)(R4*1)
+	MOVQ $0x00000040, AX
+	MOVQ $0x00000080, CX
+	MOVQ ldc+112(FP), DX
+	SHLQ $0x02, DX
+
+tiles:
+	CMPQ  list_len+8(FP), $0x20
+	JL    rest
+	MOVB  accumulate+120(FP), BL
+	TESTB BL, BL
+	JZ    zero
+	MOVQ  c_base+88(FP), BX
+	MOVQ  DX, SI
+	SHLQ  $0x04, SI
+	ADDQ  BX, SI
+	LONG  $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x1694; LONG $0x00000000 // TILELOADD T2, 0(R6)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x169c; LONG $0x00000040 // TILELOADD T3, 64(R6)(R2*1)
+	JMP   multiply
+
+zero:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T0, T0, T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T0, T0, T3
+
+multiply:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), DI
+	MOVQ k+24(FP), R8
+
+words:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0fb4; LONG $0x00000000 // TILELOADD T6, 0(R7)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0fbc; LONG $0x00000040 // TILELOADD T7, 64(R7)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG  $0x4b79e2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADDT1 T5, 0(R6)(R0*1)
+	LONG  $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG  $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	ADDQ  $0x00000400, SI
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, DI
+	MOVQ  next+128(FP), R9
+	TESTQ R9, R9
+	JZ    ahead_end
+	MOVQ  48(R9), R10
+
+ahead_line:
+	MOVQ  (R9), R11
+	MOVQ  40(R9), R12
+	TESTQ R12, R12
+	JNZ   ahead_more
+	TESTQ R11, R11
+	JNZ   ahead_row
+	ADDQ  $0x38, R9
+	CMPQ  16(R9), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R11
+	MOVQ R11, (R9)
+	MOVQ 32(R9), R12
+
+ahead_more:
+	MOVQ    8(R9), R13
+	MOVLQSX (R13)(R11*4), R13
+	IMULQ   24(R9), R13
+	ADDQ    16(R9), R13
+	MOVQ    R12, R11
+	SHLQ    $0x06, R11
+	ADDQ    R11, R13
+
+ahead_fetch:
+	SUBQ       $0x40, R13
+	PREFETCHT1 (R13)
+	DECQ       R12
+	DECQ       R10
+	JZ         ahead_pause
+	TESTQ      R12, R12
+	JNZ        ahead_fetch
+	MOVQ       R12, 40(R9)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R12, 40(R9)
+
+ahead_end:
+	SUBQ $0x10, R8
+	JNZ  words
+	MOVQ c_base+88(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+	ADDQ BX, SI
+	LONG $0x4b7ae2c4; WORD $0x1384; LONG $0x00000000 // TILESTORED T0, 0(R3)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x138c; LONG $0x00000040 // TILESTORED T1, 64(R3)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x1694; LONG $0x00000000 // TILESTORED T2, 0(R6)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x169c; LONG $0x00000040 // TILESTORED T3, 64(R6)(R2*1)
+	MOVQ lda+56(FP), BX
+	SHLQ $0x07, BX
+	ADDQ BX, a_base+32(FP)
+	MOVQ DX, BX
+	SHLQ $0x05, BX
+	ADDQ BX, c_base+88(FP)
+	SUBQ $0x20, list_len+8(FP)
+	JNZ  tiles
+	JMP  end
+
+rest:
+	CMPQ list_len+8(FP), $0x10
+	JE   one
+	JG   two
+	LEAQ tiles8_8<>+0(SB), BX
+	LONG $0x4978e2c4; WORD $0x2384; LONG $0x00000000 // LDTILECFG T0, 0(R3)(R4*1)
+
+one:
+	MOVB  accumulate+120(FP), BL
+	TESTB BL, BL
+	JZ    zero_one
+	MOVQ  c_base+88(FP), BX
+	MOVQ  DX, SI
+	SHLQ  $0x04, SI
+	ADDQ  BX, SI
+	LONG  $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	JMP   multiply_one
+
+zero_one:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+
+multiply_one:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), SI
+	MOVQ k+24(FP), DI
+
+words_one:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0eb4; LONG $0x00000000 // TILELOADD T6, 0(R6)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0ebc; LONG $0x00000040 // TILELOADD T7, 64(R6)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, SI
+	MOVQ  next+128(FP), R8
+	TESTQ R8, R8
+	JZ    ahead_one_end
+	MOVQ  48(R8), R9
+
+ahead_one_line:
+	MOVQ  (R8), R10
+	MOVQ  40(R8), R11
+	TESTQ R11, R11
+	JNZ   ahead_one_more
+	TESTQ R10, R10
+	JNZ   ahead_one_row
+	ADDQ  $0x38, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_one_end
+	JMP   ahead_one_line
+
+ahead_one_row:
+	DECQ R10
+	MOVQ R10, (R8)
+	MOVQ 32(R8), R11
+
+ahead_one_more:
+	MOVQ    8(R8), R12
+	MOVLQSX (R12)(R10*4), R12
+	IMULQ   24(R8), R12
+	ADDQ    16(R8), R12
+	MOVQ    R11, R10
+	SHLQ    $0x06, R10
+	ADDQ    R10, R12
+
+ahead_one_fetch:
+	SUBQ       $0x40, R12
+	PREFETCHT1 (R12)
+	DECQ       R11
+	DECQ       R9
+	JZ         ahead_one_pause
+	TESTQ      R11, R11
+	JNZ        ahead_one_fetch
+	MOVQ       R11, 40(R8)
+	JMP        ahead_one_line
+
+ahead_one_pause:
+	MOVQ R11, 40(R8)
+
+ahead_one_end:
+	SUBQ $0x10, DI
+	JNZ  words_one
+	MOVQ c_base+88(FP), AX
+	MOVQ DX, CX
+	SHLQ $0x04, CX
+	ADDQ AX, CX
+	LONG $0x4b7ae2c4; WORD $0x1084; LONG $0x00000000 // TILESTORED T0, 0(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x108c; LONG $0x00000040 // TILESTORED T1, 64(R0)(R2*1)
+	JMP  end
+
+two:
+	LEAQ  tiles16_8<>+0(SB), BX
+	LONG  $0x4978e2c4; WORD $0x2384; LONG $0x00000000 // LDTILECFG T0, 0(R3)(R4*1)
+	MOVB  accumulate+120(FP), BL
+	TESTB BL, BL
+	JZ    zero_two
+	MOVQ  c_base+88(FP), BX
+	MOVQ  DX, SI
+	SHLQ  $0x04, SI
+	ADDQ  BX, SI
+	LONG  $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x1694; LONG $0x00000000 // TILELOADD T2, 0(R6)(R2*1)
+	LONG  $0x4b7be2c4; WORD $0x169c; LONG $0x00000040 // TILELOADD T3, 64(R6)(R2*1)
+	JMP   multiply_two
+
+zero_two:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T0, T0, T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T0, T0, T3
+
+multiply_two:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), DI
+	MOVQ k+24(FP), R8
+
+words_two:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0fb4; LONG $0x00000000 // TILELOADD T6, 0(R7)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0fbc; LONG $0x00000040 // TILELOADD T7, 64(R7)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG  $0x4b79e2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADDT1 T5, 0(R6)(R0*1)
+	LONG  $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG  $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	ADDQ  $0x00000400, SI
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, DI
+	MOVQ  next+128(FP), R9
+	TESTQ R9, R9
+	JZ    ahead_two_end
+	MOVQ  48(R9), R10
+
+ahead_two_line:
+	MOVQ  (R9), R11
+	MOVQ  40(R9), R12
+	TESTQ R12, R12
+	JNZ   ahead_two_more
+	TESTQ R11, R11
+	JNZ   ahead_two_row
+	ADDQ  $0x38, R9
+	CMPQ  16(R9), $0x00
+	JZ    ahead_two_end
+	JMP   ahead_two_line
+
+ahead_two_row:
+	DECQ R11
+	MOVQ R11, (R9)
+	MOVQ 32(R9), R12
+
+ahead_two_more:
+	MOVQ    8(R9), R13
+	MOVLQSX (R13)(R11*4), R13
+	IMULQ   24(R9), R13
+	ADDQ    16(R9), R13
+	MOVQ    R12, R11
+	SHLQ    $0x06, R11
+	ADDQ    R11, R13
+
+ahead_two_fetch:
+	SUBQ       $0x40, R13
+	PREFETCHT1 (R13)
+	DECQ       R12
+	DECQ       R10
+	JZ         ahead_two_pause
+	TESTQ      R12, R12
+	JNZ        ahead_two_fetch
+	MOVQ       R12, 40(R9)
+	JMP        ahead_two_line
+
+ahead_two_pause:
+	MOVQ R12, 40(R9)
+
+ahead_two_end:
+	SUBQ $0x10, R8
+	JNZ  words_two
+	MOVQ c_base+88(FP), AX
+	MOVQ DX, CX
+	SHLQ $0x04, CX
+	ADDQ AX, CX
+	LONG $0x4b7ae2c4; WORD $0x1084; LONG $0x00000000 // TILESTORED T0, 0(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x108c; LONG $0x00000040 // TILESTORED T1, 64(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x1194; LONG $0x00000000 // TILESTORED T2, 0(R1)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x119c; LONG $0x00000040 // TILESTORED T3, 64(R1)(R2*1)
+
+end:
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE T0, T0, T0
+	VZEROUPPER
+	RET
+
+DATA tiles16_16<>+0(SB)/8, $0x0000000000000001
+DATA tiles16_16<>+8(SB)/8, $0x0000000000000000
+DATA tiles16_16<>+16(SB)/8, $0x0040004000400040
+DATA tiles16_16<>+24(SB)/8, $0x0040004000400040
+DATA tiles16_16<>+32(SB)/8, $0x0000000000000000
+DATA tiles16_16<>+40(SB)/8, $0x0000000000000000
+DATA tiles16_16<>+48(SB)/8, $0x1010101010101010
+DATA tiles16_16<>+56(SB)/8, $0x0000000000000000
+GLOBL tiles16_16<>(SB), RODATA|NOPTR, $64
+
+DATA tiles8_8<>+0(SB)/8, $0x0000000000000001
+DATA tiles8_8<>+8(SB)/8, $0x0000000000000000
+DATA tiles8_8<>+16(SB)/8, $0x0040004000400040
+DATA tiles8_8<>+24(SB)/8, $0x0040004000400040
+DATA tiles8_8<>+32(SB)/8, $0x0000000000000000
+DATA tiles8_8<>+40(SB)/8, $0x0000000000000000
+DATA tiles8_8<>+48(SB)/8, $0x1010080808080808
+DATA tiles8_8<>+56(SB)/8, $0x0000000000000000
+GLOBL tiles8_8<>(SB), RODATA|NOPTR, $64
+
+DATA tiles16_8<>+0(SB)/8, $0x0000000000000001
+DATA tiles16_8<>+8(SB)/8, $0x0000000000000000
+DATA tiles16_8<>+16(SB)/8, $0x0040004000400040
+DATA tiles16_8<>+24(SB)/8, $0x0040004000400040
+DATA tiles16_8<>+32(SB)/8, $0x0000000000000000
+DATA tiles16_8<>+40(SB)/8, $0x0000000000000000
+DATA tiles16_8<>+48(SB)/8, $0x1010081008081010
+DATA tiles16_8<>+56(SB)/8, $0x0000000000000000
+GLOBL tiles16_8<>(SB), RODATA|NOPTR, $64
+
+// func mulColsAMX(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})
+// Requires: AMX, AVX, AVX512F, CMOV, MMX+
+TEXT ·mulColsAMX(SB), NOSPLIT, $0-136
+	LEAQ tiles16_16<>+0(SB), AX
+	LONG $0x4978e2c4; WORD $0x2084; LONG $0x00000000 // LDTILECFG T0, 0(R0)(R4*1)
+	MOVQ $0x00000040, AX
+	MOVQ $0x00000080, CX
+	MOVQ ldc+112(FP), DX
+	SHLQ $0x02, DX
+
+tiles:
+	CMPQ    m+0(FP), $0x20
+	JL      rest
+	MOVQ    keep+120(FP), BX
+	TESTQ   BX, BX
+	JZ      zero
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	MOVQ    m+0(FP), BX
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	MOVQ    c_base+88(FP), SI
+
+scale:
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	SUBQ    $0x08, BX
+	JNZ     scale
+	MOVQ    c_base+88(FP), BX
+	MOVQ    DX, SI
+	SHLQ    $0x04, SI
+	ADDQ    BX, SI
+	LONG    $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x1694; LONG $0x00000000 // TILELOADD T2, 0(R6)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x169c; LONG $0x00000040 // TILELOADD T3, 64(R6)(R2*1)
+	JMP     multiply
+
+zero:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T0, T0, T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T0, T0, T3
+
+multiply:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), DI
+	MOVQ list_len+16(FP), R8
+
+words:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0fb4; LONG $0x00000000 // TILELOADD T6, 0(R7)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0fbc; LONG $0x00000040 // TILELOADD T7, 64(R7)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG  $0x4b79e2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADDT1 T5, 0(R6)(R0*1)
+	LONG  $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG  $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	ADDQ  $0x00000400, SI
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, DI
+	MOVQ  next+128(FP), R9
+	TESTQ R9, R9
+	JZ    ahead_end
+	MOVQ  48(R9), R10
+
+ahead_line:
+	MOVQ  (R9), R11
+	MOVQ  40(R9), R12
+	TESTQ R12, R12
+	JNZ   ahead_more
+	TESTQ R11, R11
+	JNZ   ahead_row
+	ADDQ  $0x38, R9
+	CMPQ  16(R9), $0x00
+	JZ    ahead_end
+	JMP   ahead_line
+
+ahead_row:
+	DECQ R11
+	MOVQ R11, (R9)
+	MOVQ 32(R9), R12
+
+ahead_more:
+	MOVQ    8(R9), R13
+	MOVLQSX (R13)(R11*4), R13
+	IMULQ   24(R9), R13
+	ADDQ    16(R9), R13
+	MOVQ    R12, R11
+	SHLQ    $0x06, R11
+	ADDQ    R11, R13
+
+ahead_fetch:
+	SUBQ       $0x40, R13
+	PREFETCHT1 (R13)
+	DECQ       R12
+	DECQ       R10
+	JZ         ahead_pause
+	TESTQ      R12, R12
+	JNZ        ahead_fetch
+	MOVQ       R12, 40(R9)
+	JMP        ahead_line
+
+ahead_pause:
+	MOVQ R12, 40(R9)
+
+ahead_end:
+	SUBQ $0x10, R8
+	JNZ  words
+	MOVQ c_base+88(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+	ADDQ BX, SI
+	LONG $0x4b7ae2c4; WORD $0x1384; LONG $0x00000000 // TILESTORED T0, 0(R3)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x138c; LONG $0x00000040 // TILESTORED T1, 64(R3)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x1694; LONG $0x00000000 // TILESTORED T2, 0(R6)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x169c; LONG $0x00000040 // TILESTORED T3, 64(R6)(R2*1)
+	MOVQ lda+56(FP), BX
+	SHLQ $0x07, BX
+	ADDQ BX, a_base+32(FP)
+	MOVQ DX, BX
+	SHLQ $0x05, BX
+	ADDQ BX, c_base+88(FP)
+	SUBQ $0x20, m+0(FP)
+	JNZ  tiles
+	JMP  end
+
+rest:
+	CMPQ m+0(FP), $0x10
+	JE   one
+	JG   two
+	LEAQ tiles8_8<>+0(SB), BX
+	LONG $0x4978e2c4; WORD $0x2384; LONG $0x00000000 // LDTILECFG T0, 0(R3)(R4*1)
+
+one:
+	MOVQ    keep+120(FP), BX
+	TESTQ   BX, BX
+	JZ      zero_one
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	MOVQ    m+0(FP), BX
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	MOVQ    c_base+88(FP), SI
+
+scale_one:
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	SUBQ    $0x08, BX
+	JNZ     scale_one
+	MOVQ    c_base+88(FP), BX
+	MOVQ    DX, SI
+	SHLQ    $0x04, SI
+	ADDQ    BX, SI
+	LONG    $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	JMP     multiply_one
+
+zero_one:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+
+multiply_one:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), SI
+	MOVQ list_len+16(FP), DI
+
+words_one:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0eb4; LONG $0x00000000 // TILELOADD T6, 0(R6)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0ebc; LONG $0x00000040 // TILELOADD T7, 64(R6)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, SI
+	MOVQ  next+128(FP), R8
+	TESTQ R8, R8
+	JZ    ahead_one_end
+	MOVQ  48(R8), R9
+
+ahead_one_line:
+	MOVQ  (R8), R10
+	MOVQ  40(R8), R11
+	TESTQ R11, R11
+	JNZ   ahead_one_more
+	TESTQ R10, R10
+	JNZ   ahead_one_row
+	ADDQ  $0x38, R8
+	CMPQ  16(R8), $0x00
+	JZ    ahead_one_end
+	JMP   ahead_one_line
+
+ahead_one_row:
+	DECQ R10
+	MOVQ R10, (R8)
+	MOVQ 32(R8), R11
+
+ahead_one_more:
+	MOVQ    8(R8), R12
+	MOVLQSX (R12)(R10*4), R12
+	IMULQ   24(R8), R12
+	ADDQ    16(R8), R12
+	MOVQ    R11, R10
+	SHLQ    $0x06, R10
+	ADDQ    R10, R12
+
+ahead_one_fetch:
+	SUBQ       $0x40, R12
+	PREFETCHT1 (R12)
+	DECQ       R11
+	DECQ       R9
+	JZ         ahead_one_pause
+	TESTQ      R11, R11
+	JNZ        ahead_one_fetch
+	MOVQ       R11, 40(R8)
+	JMP        ahead_one_line
+
+ahead_one_pause:
+	MOVQ R11, 40(R8)
+
+ahead_one_end:
+	SUBQ $0x10, DI
+	JNZ  words_one
+	MOVQ c_base+88(FP), AX
+	MOVQ DX, CX
+	SHLQ $0x04, CX
+	ADDQ AX, CX
+	LONG $0x4b7ae2c4; WORD $0x1084; LONG $0x00000000 // TILESTORED T0, 0(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x108c; LONG $0x00000040 // TILESTORED T1, 64(R0)(R2*1)
+	JMP  end
+
+two:
+	LEAQ    tiles16_8<>+0(SB), BX
+	LONG    $0x4978e2c4; WORD $0x2384; LONG $0x00000000 // LDTILECFG T0, 0(R3)(R4*1)
+	MOVQ    keep+120(FP), BX
+	TESTQ   BX, BX
+	JZ      zero_two
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	MOVQ    m+0(FP), BX
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQGT SI, BX
+	MOVQ    c_base+88(FP), SI
+
+scale_two:
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	VMULPS  (SI), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  64(SI), Z1, Z2
+	VMOVUPS Z2, 64(SI)
+	ADDQ    DX, SI
+	SUBQ    $0x08, BX
+	JNZ     scale_two
+	MOVQ    c_base+88(FP), BX
+	MOVQ    DX, SI
+	SHLQ    $0x04, SI
+	ADDQ    BX, SI
+	LONG    $0x4b7be2c4; WORD $0x1384; LONG $0x00000000 // TILELOADD T0, 0(R3)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x138c; LONG $0x00000040 // TILELOADD T1, 64(R3)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x1694; LONG $0x00000000 // TILELOADD T2, 0(R6)(R2*1)
+	LONG    $0x4b7be2c4; WORD $0x169c; LONG $0x00000040 // TILELOADD T3, 64(R6)(R2*1)
+	JMP     multiply_two
+
+zero_two:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T0, T0, T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T0, T0, T3
+
+multiply_two:
+	MOVQ a_base+32(FP), BX
+	MOVQ lda+56(FP), SI
+	SHLQ $0x06, SI
+	ADDQ BX, SI
+	MOVQ b_base+64(FP), DI
+	MOVQ list_len+16(FP), R8
+
+words_two:
+	LONG  $0x4b79e2c4; WORD $0x03a4; LONG $0x00000000 // TILELOADDT1 T4, 0(R3)(R0*1)
+	LONG  $0x4b7be2c4; WORD $0x0fb4; LONG $0x00000000 // TILELOADD T6, 0(R7)(R1*1)
+	LONG  $0x4b7be2c4; WORD $0x0fbc; LONG $0x00000040 // TILELOADD T7, 64(R7)(R1*1)
+	LONG  $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG  $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG  $0x4b79e2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADDT1 T5, 0(R6)(R0*1)
+	LONG  $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG  $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	ADDQ  $0x00000400, SI
+	ADDQ  $0x00000400, BX
+	ADDQ  $0x00000800, DI
+	MOVQ  next+128(FP), R9
+	TESTQ R9, R9
+	JZ    ahead_two_end
+	MOVQ  48(R9), R10
+
+ahead_two_line:
+	MOVQ  (R9), R11
+	MOVQ  40(R9), R12
+	TESTQ R12, R12
+	JNZ   ahead_two_more
+	TESTQ R11, R11
+	JNZ   ahead_two_row
+	ADDQ  $0x38, R9
+	CMPQ  16(R9), $0x00
+	JZ    ahead_two_end
+	JMP   ahead_two_line
+
+ahead_two_row:
+	DECQ R11
+	MOVQ R11, (R9)
+	MOVQ 32(R9), R12
+
+ahead_two_more:
+	MOVQ    8(R9), R13
+	MOVLQSX (R13)(R11*4), R13
+	IMULQ   24(R9), R13
+	ADDQ    16(R9), R13
+	MOVQ    R12, R11
+	SHLQ    $0x06, R11
+	ADDQ    R11, R13
+
+ahead_two_fetch:
+	SUBQ       $0x40, R13
+	PREFETCHT1 (R13)
+	DECQ       R12
+	DECQ       R10
+	JZ         ahead_two_pause
+	TESTQ      R12, R12
+	JNZ        ahead_two_fetch
+	MOVQ       R12, 40(R9)
+	JMP        ahead_two_line
+
+ahead_two_pause:
+	MOVQ R12, 40(R9)
+
+ahead_two_end:
+	SUBQ $0x10, R8
+	JNZ  words_two
+	MOVQ c_base+88(FP), AX
+	MOVQ DX, CX
+	SHLQ $0x04, CX
+	ADDQ AX, CX
+	LONG $0x4b7ae2c4; WORD $0x1084; LONG $0x00000000 // TILESTORED T0, 0(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x108c; LONG $0x00000040 // TILESTORED T1, 64(R0)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x1194; LONG $0x00000000 // TILESTORED T2, 0(R1)(R2*1)
+	LONG $0x4b7ae2c4; WORD $0x119c; LONG $0x00000040 // TILESTORED T3, 64(R1)(R2*1)
+
+end:
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE T0, T0, T0
+	VZEROUPPER
+	RET
+
+// func packColsAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX512F, AVX512_BF16, BMI2
+TEXT ·packColsAMX(SB), NOSPLIT, $0-96
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  ldd+24(FP), CX
+	SHLQ  $0x02, CX
+	MOVQ  list_base+32(FP), DX
+	MOVQ  list_len+40(FP), BX
+	MOVQ  src_base+56(FP), SI
+	MOVQ  lds+80(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  n+88(FP), R8
+	SHLQ  $0x04, CX
+	MOVQ  R8, R9
+	ANDQ  $0x1f, R9
+	MOVL  $0xffffffff, R10
+	BZHIL R9, R10, R10
+	LEAQ  1(R9), R9
+	SHRQ  $0x01, R9
+	KMOVW R10, K1
+	MOVL  $0xffffffff, R11
+	BZHIL R9, R11, R9
+	KMOVW R9, K2
+	SHRL  $0x10, R10
+	KMOVW R10, K2
+	XORQ  R9, R9
+
+rows:
+	MOVLQSX (DX), R10
+	IMULQ   DI, R10
+	ADDQ    SI, R10
+	LEAQ    (AX)(R9*1), R11
+	MOVQ    R8, R12
+
+vectors:
+	CMPQ    R12, $0x20
+	JL      vectors_end
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	LONG    $0x4877f262; WORD $0xc072 // VCVTNE2PS2BF16 Z0, Z1, Z0
+	VMOVUPS Z0, (R11)
+	ADDQ    $0x00000080, R10
+	ADDQ    $0x00000400, R11
+	SUBQ    $0x20, R12
+	JMP     vectors
+
+vectors_end:
+	TESTQ     R12, R12
+	JZ        next
+	VMOVUPS.Z (R10), K1, Z0
+	VMOVUPS.Z 64(R10), K2, Z1
+	LONG      $0x4877f262; WORD $0xc072 // VCVTNE2PS2BF16 Z0, Z1, Z0
+	VMOVUPS   Z0, (R11)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ $0x40, R9
+	CMPQ R9, $0x00000400
+	JNE  same
+	XORQ R9, R9
+	ADDQ CX, AX
+
+same:
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func packTransposedAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512_BF16, BMI2, CMOV
+TEXT ·packTransposedAMX(SB), NOSPLIT, $256-96
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      ldd+24(FP), CX
+	SHLQ      $0x02, CX
+	MOVQ      list_base+32(FP), DX
+	MOVQ      list_len+40(FP), BX
+	MOVQ      src_base+56(FP), SI
+	SHLQ      $0x04, CX
+	VMOVDQU32 interleave<>+0(SB), Z0
+
+rows:
+	MOVQ    lds+80(FP), R8
+	SHLQ    $0x02, R8
+	MOVQ    DX, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, (SP)
+	MOVQ    DX, DI
+	LEAQ    4(DX), R9
+	CMPQ    BX, $0x01
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 8(SP)
+	MOVQ    DX, DI
+	LEAQ    8(DX), R9
+	CMPQ    BX, $0x02
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 16(SP)
+	MOVQ    DX, DI
+	LEAQ    12(DX), R9
+	CMPQ    BX, $0x03
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 24(SP)
+	MOVQ    DX, DI
+	LEAQ    16(DX), R9
+	CMPQ    BX, $0x04
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 32(SP)
+	MOVQ    DX, DI
+	LEAQ    20(DX), R9
+	CMPQ    BX, $0x05
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 40(SP)
+	MOVQ    DX, DI
+	LEAQ    24(DX), R9
+	CMPQ    BX, $0x06
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 48(SP)
+	MOVQ    DX, DI
+	LEAQ    28(DX), R9
+	CMPQ    BX, $0x07
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 56(SP)
+	MOVQ    DX, DI
+	LEAQ    32(DX), R9
+	CMPQ    BX, $0x08
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 64(SP)
+	MOVQ    DX, DI
+	LEAQ    36(DX), R9
+	CMPQ    BX, $0x09
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 72(SP)
+	MOVQ    DX, DI
+	LEAQ    40(DX), R9
+	CMPQ    BX, $0x0a
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 80(SP)
+	MOVQ    DX, DI
+	LEAQ    44(DX), R9
+	CMPQ    BX, $0x0b
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 88(SP)
+	MOVQ    DX, DI
+	LEAQ    48(DX), R9
+	CMPQ    BX, $0x0c
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 96(SP)
+	MOVQ    DX, DI
+	LEAQ    52(DX), R9
+	CMPQ    BX, $0x0d
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 104(SP)
+	MOVQ    DX, DI
+	LEAQ    56(DX), R9
+	CMPQ    BX, $0x0e
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 112(SP)
+	MOVQ    DX, DI
+	LEAQ    60(DX), R9
+	CMPQ    BX, $0x0f
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 120(SP)
+	MOVQ    DX, DI
+	LEAQ    64(DX), R9
+	CMPQ    BX, $0x10
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 128(SP)
+	MOVQ    DX, DI
+	LEAQ    68(DX), R9
+	CMPQ    BX, $0x11
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 136(SP)
+	MOVQ    DX, DI
+	LEAQ    72(DX), R9
+	CMPQ    BX, $0x12
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 144(SP)
+	MOVQ    DX, DI
+	LEAQ    76(DX), R9
+	CMPQ    BX, $0x13
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 152(SP)
+	MOVQ    DX, DI
+	LEAQ    80(DX), R9
+	CMPQ    BX, $0x14
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 160(SP)
+	MOVQ    DX, DI
+	LEAQ    84(DX), R9
+	CMPQ    BX, $0x15
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 168(SP)
+	MOVQ    DX, DI
+	LEAQ    88(DX), R9
+	CMPQ    BX, $0x16
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 176(SP)
+	MOVQ    DX, DI
+	LEAQ    92(DX), R9
+	CMPQ    BX, $0x17
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 184(SP)
+	MOVQ    DX, DI
+	LEAQ    96(DX), R9
+	CMPQ    BX, $0x18
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 192(SP)
+	MOVQ    DX, DI
+	LEAQ    100(DX), R9
+	CMPQ    BX, $0x19
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 200(SP)
+	MOVQ    DX, DI
+	LEAQ    104(DX), R9
+	CMPQ    BX, $0x1a
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 208(SP)
+	MOVQ    DX, DI
+	LEAQ    108(DX), R9
+	CMPQ    BX, $0x1b
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 216(SP)
+	MOVQ    DX, DI
+	LEAQ    112(DX), R9
+	CMPQ    BX, $0x1c
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 224(SP)
+	MOVQ    DX, DI
+	LEAQ    116(DX), R9
+	CMPQ    BX, $0x1d
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 232(SP)
+	MOVQ    DX, DI
+	LEAQ    120(DX), R9
+	CMPQ    BX, $0x1e
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 240(SP)
+	MOVQ    DX, DI
+	LEAQ    124(DX), R9
+	CMPQ    BX, $0x1f
+	CMOVQGT R9, DI
+	MOVLQSX (DI), DI
+	IMULQ   R8, DI
+	ADDQ    SI, DI
+	MOVQ    DI, 248(SP)
+	MOVQ    n+88(FP), R8
+	XORQ    DI, DI
+	MOVQ    AX, R9
+
+columns:
+	CMPQ       BX, $0x20
+	JL         edge
+	CMPQ       R8, $0x10
+	JL         edge
+	MOVQ       (SP), R10
+	VMOVUPS    (R10)(DI*4), Z1
+	MOVQ       8(SP), R10
+	VMOVUPS    (R10)(DI*4), Z2
+	LONG       $0x486ff262; WORD $0xc972 // VCVTNE2PS2BF16 Z1, Z2, Z1
+	VPERMW     Z1, Z0, Z1
+	MOVQ       16(SP), R10
+	VMOVUPS    (R10)(DI*4), Z2
+	MOVQ       24(SP), R10
+	VMOVUPS    (R10)(DI*4), Z3
+	LONG       $0x4867f262; WORD $0xd272 // VCVTNE2PS2BF16 Z2, Z3, Z2
+	VPERMW     Z2, Z0, Z2
+	MOVQ       32(SP), R10
+	VMOVUPS    (R10)(DI*4), Z3
+	MOVQ       40(SP), R10
+	VMOVUPS    (R10)(DI*4), Z4
+	LONG       $0x485ff262; WORD $0xdb72 // VCVTNE2PS2BF16 Z3, Z4, Z3
+	VPERMW     Z3, Z0, Z3
+	MOVQ       48(SP), R10
+	VMOVUPS    (R10)(DI*4), Z4
+	MOVQ       56(SP), R10
+	VMOVUPS    (R10)(DI*4), Z5
+	LONG       $0x4857f262; WORD $0xe472 // VCVTNE2PS2BF16 Z4, Z5, Z4
+	VPERMW     Z4, Z0, Z4
+	MOVQ       64(SP), R10
+	VMOVUPS    (R10)(DI*4), Z5
+	MOVQ       72(SP), R10
+	VMOVUPS    (R10)(DI*4), Z6
+	LONG       $0x484ff262; WORD $0xed72 // VCVTNE2PS2BF16 Z5, Z6, Z5
+	VPERMW     Z5, Z0, Z5
+	MOVQ       80(SP), R10
+	VMOVUPS    (R10)(DI*4), Z6
+	MOVQ       88(SP), R10
+	VMOVUPS    (R10)(DI*4), Z7
+	LONG       $0x4847f262; WORD $0xf672 // VCVTNE2PS2BF16 Z6, Z7, Z6
+	VPERMW     Z6, Z0, Z6
+	MOVQ       96(SP), R10
+	VMOVUPS    (R10)(DI*4), Z7
+	MOVQ       104(SP), R10
+	VMOVUPS    (R10)(DI*4), Z8
+	LONG       $0x483ff262; WORD $0xff72 // VCVTNE2PS2BF16 Z7, Z8, Z7
+	VPERMW     Z7, Z0, Z7
+	MOVQ       112(SP), R10
+	VMOVUPS    (R10)(DI*4), Z8
+	MOVQ       120(SP), R10
+	VMOVUPS    (R10)(DI*4), Z9
+	LONG       $0x48375262; WORD $0xc072 // VCVTNE2PS2BF16 Z8, Z9, Z8
+	VPERMW     Z8, Z0, Z8
+	MOVQ       128(SP), R10
+	VMOVUPS    (R10)(DI*4), Z9
+	MOVQ       136(SP), R10
+	VMOVUPS    (R10)(DI*4), Z10
+	LONG       $0x482f5262; WORD $0xc972 // VCVTNE2PS2BF16 Z9, Z10, Z9
+	VPERMW     Z9, Z0, Z9
+	MOVQ       144(SP), R10
+	VMOVUPS    (R10)(DI*4), Z10
+	MOVQ       152(SP), R10
+	VMOVUPS    (R10)(DI*4), Z11
+	LONG       $0x48275262; WORD $0xd272 // VCVTNE2PS2BF16 Z10, Z11, Z10
+	VPERMW     Z10, Z0, Z10
+	MOVQ       160(SP), R10
+	VMOVUPS    (R10)(DI*4), Z11
+	MOVQ       168(SP), R10
+	VMOVUPS    (R10)(DI*4), Z12
+	LONG       $0x481f5262; WORD $0xdb72 // VCVTNE2PS2BF16 Z11, Z12, Z11
+	VPERMW     Z11, Z0, Z11
+	MOVQ       176(SP), R10
+	VMOVUPS    (R10)(DI*4), Z12
+	MOVQ       184(SP), R10
+	VMOVUPS    (R10)(DI*4), Z13
+	LONG       $0x48175262; WORD $0xe472 // VCVTNE2PS2BF16 Z12, Z13, Z12
+	VPERMW     Z12, Z0, Z12
+	MOVQ       192(SP), R10
+	VMOVUPS    (R10)(DI*4), Z13
+	MOVQ       200(SP), R10
+	VMOVUPS    (R10)(DI*4), Z14
+	LONG       $0x480f5262; WORD $0xed72 // VCVTNE2PS2BF16 Z13, Z14, Z13
+	VPERMW     Z13, Z0, Z13
+	MOVQ       208(SP), R10
+	VMOVUPS    (R10)(DI*4), Z14
+	MOVQ       216(SP), R10
+	VMOVUPS    (R10)(DI*4), Z15
+	LONG       $0x48075262; WORD $0xf672 // VCVTNE2PS2BF16 Z14, Z15, Z14
+	VPERMW     Z14, Z0, Z14
+	MOVQ       224(SP), R10
+	VMOVUPS    (R10)(DI*4), Z15
+	MOVQ       232(SP), R10
+	VMOVUPS    (R10)(DI*4), Z16
+	LONG       $0x407f5262; WORD $0xff72 // VCVTNE2PS2BF16 Z15, Z16, Z15
+	VPERMW     Z15, Z0, Z15
+	MOVQ       240(SP), R10
+	VMOVUPS    (R10)(DI*4), Z16
+	MOVQ       248(SP), R10
+	VMOVUPS    (R10)(DI*4), Z17
+	LONG       $0x4077a262; WORD $0xc072 // VCVTNE2PS2BF16 Z16, Z17, Z16
+	VPERMW     Z16, Z0, Z16
+	VUNPCKLPS  Z2, Z1, Z17
+	VUNPCKHPS  Z2, Z1, Z1
+	VUNPCKLPS  Z4, Z3, Z2
+	VUNPCKHPS  Z4, Z3, Z3
+	VUNPCKLPS  Z6, Z5, Z4
+	VUNPCKHPS  Z6, Z5, Z5
+	VUNPCKLPS  Z8, Z7, Z6
+	VUNPCKHPS  Z8, Z7, Z7
+	VUNPCKLPS  Z10, Z9, Z8
+	VUNPCKHPS  Z10, Z9, Z9
+	VUNPCKLPS  Z12, Z11, Z10
+	VUNPCKHPS  Z12, Z11, Z11
+	VUNPCKLPS  Z14, Z13, Z12
+	VUNPCKHPS  Z14, Z13, Z13
+	VUNPCKLPS  Z16, Z15, Z14
+	VUNPCKHPS  Z16, Z15, Z15
+	VUNPCKLPD  Z2, Z17, Z16
+	VUNPCKHPD  Z2, Z17, Z2
+	VUNPCKLPD  Z3, Z1, Z17
+	VUNPCKHPD  Z3, Z1, Z1
+	VUNPCKLPD  Z6, Z4, Z3
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z7, Z5, Z6
+	VUNPCKHPD  Z7, Z5, Z5
+	VUNPCKLPD  Z10, Z8, Z7
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z11, Z9, Z10
+	VUNPCKHPD  Z11, Z9, Z9
+	VUNPCKLPD  Z14, Z12, Z11
+	VUNPCKHPD  Z14, Z12, Z12
+	VUNPCKLPD  Z15, Z13, Z14
+	VUNPCKHPD  Z15, Z13, Z13
+	VSHUFF32X4 $0x88, Z3, Z16, Z15
+	VSHUFF32X4 $0xdd, Z3, Z16, Z16
+	VSHUFF32X4 $0x88, Z4, Z2, Z3
+	VSHUFF32X4 $0xdd, Z4, Z2, Z4
+	VSHUFF32X4 $0x88, Z6, Z17, Z2
+	VSHUFF32X4 $0xdd, Z6, Z17, Z17
+	VSHUFF32X4 $0x88, Z5, Z1, Z6
+	VSHUFF32X4 $0xdd, Z5, Z1, Z1
+	VSHUFF32X4 $0x88, Z11, Z7, Z5
+	VSHUFF32X4 $0xdd, Z11, Z7, Z11
+	VSHUFF32X4 $0x88, Z12, Z8, Z7
+	VSHUFF32X4 $0xdd, Z12, Z8, Z12
+	VSHUFF32X4 $0x88, Z14, Z10, Z8
+	VSHUFF32X4 $0xdd, Z14, Z10, Z14
+	VSHUFF32X4 $0x88, Z13, Z9, Z10
+	VSHUFF32X4 $0xdd, Z13, Z9, Z9
+	VSHUFF32X4 $0x88, Z5, Z15, Z13
+	VSHUFF32X4 $0xdd, Z5, Z15, Z15
+	VSHUFF32X4 $0x88, Z11, Z16, Z5
+	VSHUFF32X4 $0xdd, Z11, Z16, Z16
+	VSHUFF32X4 $0x88, Z7, Z3, Z11
+	VSHUFF32X4 $0xdd, Z7, Z3, Z7
+	VSHUFF32X4 $0x88, Z12, Z4, Z3
+	VSHUFF32X4 $0xdd, Z12, Z4, Z12
+	VSHUFF32X4 $0x88, Z8, Z2, Z4
+	VSHUFF32X4 $0xdd, Z8, Z2, Z8
+	VSHUFF32X4 $0x88, Z14, Z17, Z2
+	VSHUFF32X4 $0xdd, Z14, Z17, Z17
+	VSHUFF32X4 $0x88, Z10, Z6, Z14
+	VSHUFF32X4 $0xdd, Z10, Z6, Z10
+	VSHUFF32X4 $0x88, Z9, Z1, Z6
+	VSHUFF32X4 $0xdd, Z9, Z1, Z1
+	VMOVUPS    Z13, (R9)
+	VMOVUPS    Z11, 64(R9)
+	VMOVUPS    Z4, 128(R9)
+	VMOVUPS    Z14, 192(R9)
+	VMOVUPS    Z5, 256(R9)
+	VMOVUPS    Z3, 320(R9)
+	VMOVUPS    Z2, 384(R9)
+	VMOVUPS    Z6, 448(R9)
+	VMOVUPS    Z15, 512(R9)
+	VMOVUPS    Z7, 576(R9)
+	VMOVUPS    Z8, 640(R9)
+	VMOVUPS    Z10, 704(R9)
+	VMOVUPS    Z16, 768(R9)
+	VMOVUPS    Z12, 832(R9)
+	VMOVUPS    Z17, 896(R9)
+	VMOVUPS    Z1, 960(R9)
+	JMP        next
+
+edge:
+	MOVQ       $0x00000010, R10
+	CMPQ       R8, R10
+	CMOVQLT    R8, R10
+	MOVL       $0xffffffff, R11
+	BZHIL      R10, R11, R11
+	XORL       R13, R13
+	MOVQ       (SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x00
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z1
+	MOVQ       8(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x01
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z2
+	LONG       $0x486ff262; WORD $0xc972 // VCVTNE2PS2BF16 Z1, Z2, Z1
+	VPERMW     Z1, Z0, Z1
+	MOVQ       16(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x02
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z2
+	MOVQ       24(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x03
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z3
+	LONG       $0x4867f262; WORD $0xd272 // VCVTNE2PS2BF16 Z2, Z3, Z2
+	VPERMW     Z2, Z0, Z2
+	MOVQ       32(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x04
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z3
+	MOVQ       40(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x05
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z4
+	LONG       $0x485ff262; WORD $0xdb72 // VCVTNE2PS2BF16 Z3, Z4, Z3
+	VPERMW     Z3, Z0, Z3
+	MOVQ       48(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x06
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z4
+	MOVQ       56(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x07
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z5
+	LONG       $0x4857f262; WORD $0xe472 // VCVTNE2PS2BF16 Z4, Z5, Z4
+	VPERMW     Z4, Z0, Z4
+	MOVQ       64(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x08
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z5
+	MOVQ       72(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x09
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z6
+	LONG       $0x484ff262; WORD $0xed72 // VCVTNE2PS2BF16 Z5, Z6, Z5
+	VPERMW     Z5, Z0, Z5
+	MOVQ       80(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0a
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z6
+	MOVQ       88(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0b
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z7
+	LONG       $0x4847f262; WORD $0xf672 // VCVTNE2PS2BF16 Z6, Z7, Z6
+	VPERMW     Z6, Z0, Z6
+	MOVQ       96(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0c
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z7
+	MOVQ       104(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0d
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z8
+	LONG       $0x483ff262; WORD $0xff72 // VCVTNE2PS2BF16 Z7, Z8, Z7
+	VPERMW     Z7, Z0, Z7
+	MOVQ       112(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0e
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z8
+	MOVQ       120(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x0f
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z9
+	LONG       $0x48375262; WORD $0xc072 // VCVTNE2PS2BF16 Z8, Z9, Z8
+	VPERMW     Z8, Z0, Z8
+	MOVQ       128(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x10
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z9
+	MOVQ       136(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x11
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z10
+	LONG       $0x482f5262; WORD $0xc972 // VCVTNE2PS2BF16 Z9, Z10, Z9
+	VPERMW     Z9, Z0, Z9
+	MOVQ       144(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x12
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z10
+	MOVQ       152(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x13
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z11
+	LONG       $0x48275262; WORD $0xd272 // VCVTNE2PS2BF16 Z10, Z11, Z10
+	VPERMW     Z10, Z0, Z10
+	MOVQ       160(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x14
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z11
+	MOVQ       168(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x15
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z12
+	LONG       $0x481f5262; WORD $0xdb72 // VCVTNE2PS2BF16 Z11, Z12, Z11
+	VPERMW     Z11, Z0, Z11
+	MOVQ       176(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x16
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z12
+	MOVQ       184(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x17
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z13
+	LONG       $0x48175262; WORD $0xe472 // VCVTNE2PS2BF16 Z12, Z13, Z12
+	VPERMW     Z12, Z0, Z12
+	MOVQ       192(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x18
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z13
+	MOVQ       200(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x19
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z14
+	LONG       $0x480f5262; WORD $0xed72 // VCVTNE2PS2BF16 Z13, Z14, Z13
+	VPERMW     Z13, Z0, Z13
+	MOVQ       208(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1a
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z14
+	MOVQ       216(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1b
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z15
+	LONG       $0x48075262; WORD $0xf672 // VCVTNE2PS2BF16 Z14, Z15, Z14
+	VPERMW     Z14, Z0, Z14
+	MOVQ       224(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1c
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z15
+	MOVQ       232(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1d
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z16
+	LONG       $0x407f5262; WORD $0xff72 // VCVTNE2PS2BF16 Z15, Z16, Z15
+	VPERMW     Z15, Z0, Z15
+	MOVQ       240(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1e
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z16
+	MOVQ       248(SP), R10
+	MOVL       R11, R12
+	CMPQ       BX, $0x1f
+	CMOVLLE    R13, R12
+	KMOVW      R12, K1
+	VMOVUPS.Z  (R10)(DI*4), K1, Z17
+	LONG       $0x4077a262; WORD $0xc072 // VCVTNE2PS2BF16 Z16, Z17, Z16
+	VPERMW     Z16, Z0, Z16
+	VUNPCKLPS  Z2, Z1, Z17
+	VUNPCKHPS  Z2, Z1, Z1
+	VUNPCKLPS  Z4, Z3, Z2
+	VUNPCKHPS  Z4, Z3, Z3
+	VUNPCKLPS  Z6, Z5, Z4
+	VUNPCKHPS  Z6, Z5, Z5
+	VUNPCKLPS  Z8, Z7, Z6
+	VUNPCKHPS  Z8, Z7, Z7
+	VUNPCKLPS  Z10, Z9, Z8
+	VUNPCKHPS  Z10, Z9, Z9
+	VUNPCKLPS  Z12, Z11, Z10
+	VUNPCKHPS  Z12, Z11, Z11
+	VUNPCKLPS  Z14, Z13, Z12
+	VUNPCKHPS  Z14, Z13, Z13
+	VUNPCKLPS  Z16, Z15, Z14
+	VUNPCKHPS  Z16, Z15, Z15
+	VUNPCKLPD  Z2, Z17, Z16
+	VUNPCKHPD  Z2, Z17, Z2
+	VUNPCKLPD  Z3, Z1, Z17
+	VUNPCKHPD  Z3, Z1, Z1
+	VUNPCKLPD  Z6, Z4, Z3
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z7, Z5, Z6
+	VUNPCKHPD  Z7, Z5, Z5
+	VUNPCKLPD  Z10, Z8, Z7
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z11, Z9, Z10
+	VUNPCKHPD  Z11, Z9, Z9
+	VUNPCKLPD  Z14, Z12, Z11
+	VUNPCKHPD  Z14, Z12, Z12
+	VUNPCKLPD  Z15, Z13, Z14
+	VUNPCKHPD  Z15, Z13, Z13
+	VSHUFF32X4 $0x88, Z3, Z16, Z15
+	VSHUFF32X4 $0xdd, Z3, Z16, Z16
+	VSHUFF32X4 $0x88, Z4, Z2, Z3
+	VSHUFF32X4 $0xdd, Z4, Z2, Z4
+	VSHUFF32X4 $0x88, Z6, Z17, Z2
+	VSHUFF32X4 $0xdd, Z6, Z17, Z17
+	VSHUFF32X4 $0x88, Z5, Z1, Z6
+	VSHUFF32X4 $0xdd, Z5, Z1, Z1
+	VSHUFF32X4 $0x88, Z11, Z7, Z5
+	VSHUFF32X4 $0xdd, Z11, Z7, Z11
+	VSHUFF32X4 $0x88, Z12, Z8, Z7
+	VSHUFF32X4 $0xdd, Z12, Z8, Z12
+	VSHUFF32X4 $0x88, Z14, Z10, Z8
+	VSHUFF32X4 $0xdd, Z14, Z10, Z14
+	VSHUFF32X4 $0x88, Z13, Z9, Z10
+	VSHUFF32X4 $0xdd, Z13, Z9, Z9
+	VSHUFF32X4 $0x88, Z5, Z15, Z13
+	VSHUFF32X4 $0xdd, Z5, Z15, Z15
+	VSHUFF32X4 $0x88, Z11, Z16, Z5
+	VSHUFF32X4 $0xdd, Z11, Z16, Z16
+	VSHUFF32X4 $0x88, Z7, Z3, Z11
+	VSHUFF32X4 $0xdd, Z7, Z3, Z7
+	VSHUFF32X4 $0x88, Z12, Z4, Z3
+	VSHUFF32X4 $0xdd, Z12, Z4, Z12
+	VSHUFF32X4 $0x88, Z8, Z2, Z4
+	VSHUFF32X4 $0xdd, Z8, Z2, Z8
+	VSHUFF32X4 $0x88, Z14, Z17, Z2
+	VSHUFF32X4 $0xdd, Z14, Z17, Z17
+	VSHUFF32X4 $0x88, Z10, Z6, Z14
+	VSHUFF32X4 $0xdd, Z10, Z6, Z10
+	VSHUFF32X4 $0x88, Z9, Z1, Z6
+	VSHUFF32X4 $0xdd, Z9, Z1, Z1
+	VMOVUPS    Z13, (R9)
+	VMOVUPS    Z11, 64(R9)
+	VMOVUPS    Z4, 128(R9)
+	VMOVUPS    Z14, 192(R9)
+	VMOVUPS    Z5, 256(R9)
+	VMOVUPS    Z3, 320(R9)
+	VMOVUPS    Z2, 384(R9)
+	VMOVUPS    Z6, 448(R9)
+	VMOVUPS    Z15, 512(R9)
+	VMOVUPS    Z7, 576(R9)
+	VMOVUPS    Z8, 640(R9)
+	VMOVUPS    Z10, 704(R9)
+	VMOVUPS    Z16, 768(R9)
+	VMOVUPS    Z12, 832(R9)
+	VMOVUPS    Z17, 896(R9)
+	VMOVUPS    Z1, 960(R9)
+
+next:
+	ADDQ CX, R9
+	ADDQ $0x10, DI
+	SUBQ $0x10, R8
+	JG   columns
+	ADDQ $0x00000080, DX
+	ADDQ $0x00000400, AX
+	SUBQ $0x20, BX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func spinAMX(n int) (flops int)
+// Requires: AMX
+TEXT ·spinAMX(SB), NOSPLIT, $0-16
+	MOVQ n+0(FP), AX
+	LEAQ tiles16_16<>+0(SB), CX
+	LONG $0x4978e2c4; WORD $0x2184; LONG $0x00000000 // LDTILECFG T0, 0(R1)(R4*1)
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0, T0, T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T0, T0, T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T0, T0, T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T0, T0, T3
+	LONG $0x497be2c4; BYTE $0xe0 // TILEZERO T0, T0, T4
+	LONG $0x497be2c4; BYTE $0xe8 // TILEZERO T0, T0, T5
+	LONG $0x497be2c4; BYTE $0xf0 // TILEZERO T0, T0, T6
+	LONG $0x497be2c4; BYTE $0xf8 // TILEZERO T0, T0, T7
+
+round:
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	DECQ AX
+	JNZ  round
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE T0, T0, T0
+	MOVQ $0x00010000, AX
+	MOVQ AX, flops+8(FP)
 	RET
 
 // func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct{left int; list *int32; rows *float32; ld int; lines int; line int; burst int})

@@ -135,8 +135,8 @@ const (
 // change it.
 var active = levels()[0]
 
-// Features names the level that runs on this machine: "avx512bf16", "avx512",
-// "avx2", "neon" or "portable".
+// Features names the level that runs on this machine: "amx", "avx512bf16",
+// "avx512", "avx2", "neon" or "portable".
 func Features() string { return active.name }
 
 // Spin runs n rounds of independent multiply-adds on registers and returns the

@@ -70,18 +70,29 @@ func levels() []*level {
 				bf16 := avx512
 				bf16.name = "avx512bf16"
 				bf16.bf16 = bf16Products{
-					perWord:  2,
-					packRows: packRowsAVX512BF16,
-					packCols: packColsAVX512BF16,
-					mulRows:  mulRowsAVX512BF16,
-					mulCols:  mulColsAVX512BF16,
-					spin:     spinAVX512BF16,
+					perWord:     2,
+					unit:        1,
+					packRows:    packRowsAVX512BF16,
+					packCols:    packColsAVX512BF16,
+					packValues:  packRowsAVX512BF16,
+					mulRows:     mulRowsAVX512BF16,
+					mulCols:     mulColsAVX512BF16,
+					softmax:     softmaxAVX512BF16,
+					blocking:    packedBlocking,
+					fewerPauses: 1,
+					spin:        spinAVX512BF16,
 				}
 				at := 0
 				if slowBF16() {
 					at = 1
 				}
 				found = slices.Insert(found, at, &bf16)
+				if cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16 && tilesAllowed() {
+					amx := bf16
+					amx.name = "amx"
+					amx.bf16 = tileProducts()
+					found = slices.Insert(found, 0, &amx)
+				}
 			}
 		}
 		found = append(found, avx2)

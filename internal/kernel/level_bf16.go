@@ -10,24 +10,63 @@ import "github.com/pulsecol/pulsecol/internal/bf16"
 type bf16Products struct {
 	perWord int
 
+	// unit is how many words are summed at a time. There are always whole units of
+	// words: the values that are lacking are 0.
+	unit int
+
 	// packRows makes words of neighbours in a column, packCols of neighbours in a
 	// row, of the first n elements of the rows of src that list names, rows at a
-	// distance of lds; ldd is the distance in dst. The last word may lack values:
-	// they are 0. In packRows, dst may be src if the list is 0, 1, 2, ... and ldd
-	// is lds.
+	// distance of lds; ldd is the distance in dst. In packRows, dst may be src if the
+	// list is 0, 1, 2, ... and ldd is lds.
 	//
 	//	packRows: dst[i*ldd+j] = src[list[i*perWord]*lds+j] and below it
 	//	packCols: dst[i*ldd+j] = src[list[i]*lds+j*perWord] and beside it
 	packRows, packCols packFunc
 
 	// mulRows and mulCols are those of level on words: k, lda, the rows of b and
-	// the list of mulCols count words.
+	// the list of mulCols count words. Lists of rows are 0, 1, 2, ... What packCols
+	// makes is a of mulRows, what packValues makes a of mulCols; the other packing
+	// makes b.
 	mulRows mulRowsFunc
 	mulCols mulColsFunc
+
+	// packValues is packRows unless tiled is set. Then both matrices a are made of
+	// tiles of tileRows rows of unit words, in which word p of row i is
+	//
+	//	a[i/tileRows*tileRows*lda + p/unit*tileRows*unit + i%tileRows*unit + p%unit]
+	//
+	// and that of mulCols is transposed, [m, words].
+	packValues packFunc
+	tiled      bool
+
+	// softmax is level.softmax, and writes the exponentials as packPanel would.
+	softmax func(words, s []float32, rows int, state []float32)
+
+	blocking
+
+	// fewerPauses is how many times fewer pauses to fetch ahead mulRows and mulCols
+	// make than those of level for as many words: see planAhead.
+	fewerPauses int
 
 	// spin is level.spin for these products.
 	spin func(n int) (flops int)
 }
+
+// tileRows is the number of rows of a tile.
+const tileRows = 16
+
+// blocking is how much of their operands packed products take at a time.
+type blocking struct {
+	panels int // of queries, that walk over the keys together
+	keys   int // of a block
+
+	// Of a linear layer: outputs of a task, rows of x that are packed together, and
+	// products that are summed before the sum is added to the output.
+	outputs, rows, depth int
+}
+
+// packedBlocking is that of all but AMX, and of Int16.
+var packedBlocking = blocking{packedPanels, blockKeys, linearCols, linearChunk, linearDepth}
 
 // The routines that levels have in several kinds: see level and bf16Products.
 type (
@@ -37,12 +76,12 @@ type (
 )
 
 // words is the number of words of n values.
-func (p *bf16Products) words(n int) int { return (n + p.perWord - 1) / p.perWord }
+func (p *bf16Products) words(n int) int { return roundUp((n+p.perWord-1)/p.perWord, p.unit) }
 
 // packPanel is packRows for a panel src [rows, lanes]: dst [words(rows), lanes],
 // which may be src.
 func (p *bf16Products) packPanel(dst, src []float32, rows int) {
-	const step = len(identity) / 2 * 2
+	const step = 256 // whole units
 	for i := 0; i < rows; i += step {
 		p.packRows(dst[p.words(i)*lanes:], lanes, identity[:min(step, rows-i)], src[i*lanes:], lanes, lanes)
 	}
@@ -51,7 +90,15 @@ func (p *bf16Products) packPanel(dst, src []float32, rows int) {
 // roundedProducts multiplies rounded numbers with the routines of a level for
 // float32. round is its packFunc with one value to a word.
 func (l *level) roundedProducts(round packFunc) bf16Products {
-	return bf16Products{perWord: 1, packRows: round, packCols: round, mulRows: l.mulRows, mulCols: l.mulCols, spin: l.spin}
+	return bf16Products{
+		perWord: 1, unit: 1, packRows: round, packCols: round, packValues: round,
+		mulRows: l.mulRows, mulCols: l.mulCols,
+		softmax: func(words, s []float32, rows int, state []float32) {
+			l.softmax(s, rows, state)
+			round(words, lanes, identity[:rows], s, lanes, lanes)
+		},
+		blocking: packedBlocking, fewerPauses: 1, spin: l.spin,
+	}
 }
 
 func roundRowsPortable(dst []float32, ldd int, list []int32, src []float32, lds, n int) {

@@ -21,6 +21,14 @@ func values(words []float32) (x []float32) {
 	return x
 }
 
+// leftWord is where word p of row i of a left-hand matrix is.
+func leftWord(lda, i, p int) int {
+	if b := &active.bf16; b.tiled {
+		return i/tileRows*tileRows*lda + p/b.unit*tileRows*b.unit + i%tileRows*b.unit + p%b.unit
+	}
+	return i*lda + p
+}
+
 // TestPackBF16 rounds rows in any order, of any length, from and to matrices that
 // are wider, and expects the bits of package bf16.
 func TestPackBF16(t *testing.T) {
@@ -30,7 +38,7 @@ func TestPackBF16(t *testing.T) {
 	ForEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 5))
 		b := &active.bf16
-		for _, rows := range []int{1, 2, 5, 8} {
+		for _, rows := range []int{1, 2, 5, 8, 32, 33, 77} {
 			for _, n := range []int{1, 5, 8, 15, 16, 17, 31, 32, 40, 63, 128} {
 				list := make([]int32, rows)
 				for i := range list {
@@ -74,25 +82,39 @@ func TestPackBF16(t *testing.T) {
 					t.Fatalf("packRows rows=%d n=%d wrote outside of its result", rows, n)
 				}
 
-				dst, intact = window(r, (rows-1)*ldd+b.words(n))
-				before = slices.Clone(dst)
-				b.packCols(dst, ldd, list, src, lds, n)
-				for i, row := range list {
-					check("packCols", dst, values(dst[i*ldd:][:b.words(n)]), func(j int) float32 { return src[int(row)*lds+j] }, n)
-				}
-				for i := range dst {
-					if i%ldd >= b.words(n) && dst[i] != before[i] {
-						t.Fatalf("packCols rows=%d n=%d wrote between rows", rows, n)
+				checkLeft := func(name string, pack packFunc, m, k int, want func(i, p int) float32) {
+					t.Helper()
+					words := b.words(k)
+					lda, space := words+r.IntN(2)*b.unit, m
+					if b.tiled {
+						space = roundUp(m, tileRows)
+					}
+					a, intact := window(r, space*lda)
+					before := slices.Clone(a)
+					pack(a, lda, list, src, lds, n)
+					for i := range space {
+						for p := range lda {
+							at := leftWord(lda, i, p)
+							if i < m && p < words {
+								check(name, a, values(a[at:][:1]), func(j int) float32 { return want(i, p*b.perWord+j) }, k-p*b.perWord)
+							} else if p >= words && a[at] != before[at] {
+								t.Fatalf("%s rows=%d n=%d wrote between rows", name, rows, n)
+							}
+						}
+					}
+					if !intact() || !srcIntact() {
+						t.Fatalf("%s rows=%d n=%d wrote outside of its result", name, rows, n)
 					}
 				}
-				if !intact() || !srcIntact() {
-					t.Fatalf("packCols rows=%d n=%d wrote outside of its result", rows, n)
+				checkLeft("packCols", b.packCols, rows, n, func(i, p int) float32 { return src[int(list[i])*lds+p] })
+				if b.tiled {
+					checkLeft("packValues", b.packValues, n, rows, func(i, p int) float32 { return src[int(list[p])*lds+i] })
 				}
 			}
 		}
 		for _, rows := range []int{1, 2, len(identity), len(identity) + 3} {
-			panel, intact := window(r, rows*lanes)
 			want := make([]float32, b.words(rows)*lanes)
+			panel, intact := window(r, max(rows*lanes, len(want)))
 			b.packPanel(want, panel, rows)
 			b.packPanel(panel, panel, rows)
 			if !slices.Equal(values(panel[:len(want)]), values(want)) || !intact() {
@@ -107,7 +129,7 @@ func TestMultiplicationsBF16(t *testing.T) {
 	ForEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(6, 6))
 		b := &active.bf16
-		for _, m := range []int{8, 24} {
+		for _, m := range []int{8, 16, 24, 32, 72} {
 			for _, k := range []int{1, 2, 7, 16, 64, 101} {
 				x, _ := window(r, m*k) // [m, k]
 				y, _ := window(r, k*lanes)
@@ -117,18 +139,21 @@ func TestMultiplicationsBF16(t *testing.T) {
 				words := b.words(k)
 				panel := make([]float32, words*lanes)
 				b.packPanel(panel, y, k)
-				rows := make([]float32, m*words)
+				rows := make([]float32, roundUp(m, tileRows)*words)
 				b.packCols(rows, words, identity[:m], x, k, k)
-				transposed, cols := make([]float32, k*m), make([]float32, words*m)
+				transposed, cols, ld := make([]float32, k*m), make([]float32, words*roundUp(m, tileRows)), m
+				if b.tiled {
+					ld = words
+				}
 				transposePortable(transposed, m, x, k, m, k, slices.Repeat(ones[:1], k))
-				b.packRows(cols, m, identity[:k], transposed, m, m)
+				b.packValues(cols, ld, identity[:k], transposed, m, m)
 				for _, keep := range []*[lanes]float32{nil, &ones} {
 					for name, call := range map[string]func(c []float32, next *ahead){
 						"mulRows": func(c []float32, next *ahead) {
 							b.mulRows(identity[:m], words, rows, words, panel, c, lanes, keep != nil, next)
 						},
 						"mulCols": func(c []float32, next *ahead) {
-							b.mulCols(m, identity[:words], cols, m, panel, c, lanes, keep, next)
+							b.mulCols(m, identity[:words], cols, ld, panel, c, lanes, keep, next)
 						},
 					} {
 						c, intact := window(r, m*lanes)

@@ -4,7 +4,8 @@ import "fmt"
 
 const (
 	// A task of Linear computes at most linearRows x linearCols outputs. It
-	// converts its weights once per linearRows rows of x.
+	// converts its weights once per linearRows rows of x. Products of bfloat16 have
+	// their own numbers instead of the other three, see blocking.
 	linearRows = 512
 	linearCols = 8 * lanes
 
@@ -54,7 +55,7 @@ func (t *Team) startLinear(j linearJob) {
 	}
 	checkLen("Linear", "y", len(j.y), j.rows*j.outputs)
 	checkOptional("Linear", "residual", j.residual, len(j.y))
-	j.cols = t.linearWidth(j.rows, j.outputs)
+	j.cols = t.linearWidth(j.rows, j.outputs, &j.part(0).Weight)
 	for i := range j.count() {
 		j.colTasks += Groups(j.part(i).Weight.Rows, j.cols)
 	}
@@ -62,8 +63,11 @@ func (t *Team) startLinear(j linearJob) {
 }
 
 // linearWidth is how many outputs a task computes.
-func (t *Team) linearWidth(rows, outputs int) int {
+func (t *Team) linearWidth(rows, outputs int, w *Matrix) int {
 	cols := linearCols
+	if w.Precision == BFloat16 {
+		cols = active.bf16.outputs
+	}
 	for cols > lanes && rowTasks(rows)*Groups(outputs, cols) < 4*t.workers() {
 		cols /= 2 // narrower tasks keep more processors busy
 	}
@@ -120,6 +124,9 @@ type linear struct {
 	firstRow, lastRow, firstCol, lastCol int
 }
 
+// panels is how many panels of weights the task has.
+func (l *linear) panels() int { return (l.lastCol - l.firstCol + lanes - 1) / lanes }
+
 // at is y from the output of row i of x and row j of w on.
 func (l *linear) at(i, j int) []float32 { return l.y[(i-l.firstRow)*l.stride+j-l.firstCol:] }
 
@@ -155,7 +162,7 @@ func (l *linear) multiplyFloats() {
 	in := l.w.Cols
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes
-	l.s.weights = sized(&l.s.weights, linearCols/lanes*panelSize)
+	l.s.weights = sized(&l.s.weights, l.panels()*panelSize)
 	l.s.column = sized(&l.s.column, depth)
 	l.s.product = sized(&l.s.product, linearChunk*lanes)
 

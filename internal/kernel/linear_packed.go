@@ -11,25 +11,28 @@ type packedLinear struct {
 
 func (l *linear) multiplyPacked() {
 	p := packedLinear{linear: l}
+	size := packedBlocking
 	if l.w.Precision == Int16 {
 		p.words, p.mulRows = active.int16.words, active.int16.mulRows
 	} else {
 		p.words, p.mulRows = active.bf16.words, active.bf16.mulRows
+		size = active.bf16.blocking
 	}
-	s, in, depth := l.s, l.w.Cols, min(linearDepth, l.w.Cols)
+	s, in := l.s, l.w.Cols
+	depth := min(size.depth, in)
 	p.width = p.words(depth)
-	s.weights = sized(&s.weights, linearCols*p.width)
-	s.valueUnits = sized(&s.valueUnits, linearCols)
-	s.k = sized(&s.k, linearChunk*p.width)
-	s.keyUnits = sized(&s.keyUnits, linearChunk)
-	s.product = sized(&s.product, linearChunk*lanes)
+	s.weights = sized(&s.weights, l.panels()*lanes*p.width)
+	s.valueUnits = sized(&s.valueUnits, l.panels()*lanes)
+	s.k = sized(&s.k, size.rows*p.width)
+	s.keyUnits = sized(&s.keyUnits, size.rows)
+	s.product = sized(&s.product, size.rows*lanes)
 	for d := 0; d < in; d += depth {
 		n := min(depth, in-d)
 		for c := l.firstCol; c < l.lastCol; c += lanes {
 			p.packWeights(c, d, n)
 		}
-		for r := l.firstRow; r < l.lastRow && !s.team.Stopped(); r += linearChunk {
-			rows := min(linearChunk, l.lastRow-r)
+		for r := l.firstRow; r < l.lastRow && !s.team.Stopped(); r += size.rows {
+			rows := min(size.rows, l.lastRow-r)
 			p.packInputs(r, rows, d, n)
 			for c := l.firstCol; c < l.lastCol; c += lanes {
 				p.multiply(r, rows, c, n, d > 0)
@@ -49,7 +52,7 @@ func (p *packedLinear) panel(c int) (words, units []float32) {
 func (p *packedLinear) packWeights(c, d, n int) {
 	s, w, count := p.s, p.w, min(lanes, p.lastCol-c)
 	panel, units := p.panel(c)
-	s.column = sized(&s.column, linearDepth)
+	s.column = sized(&s.column, n)
 	rounded := w.DType == BF16 && w.Precision == BFloat16
 	switch {
 	case rounded && active.bf16.perWord == 1:
@@ -60,9 +63,10 @@ func (p *packedLinear) packWeights(c, d, n int) {
 		// type F32 does.
 		pairs := Matrix{Rows: w.Rows, Cols: w.Cols / 2, DType: F32, Data: w.Data}
 		pairs.pack(panel, s.column, c, count, d/2, n/2)
+		clear(panel[n/2*lanes : active.bf16.words(n)*lanes])
 		return
 	}
-	s.v = sized(&s.v, linearDepth*lanes)
+	s.v = sized(&s.v, n*lanes)
 	w.pack(s.v, s.column, c, count, d, n)
 	if w.Precision == Int16 {
 		active.int16.packRows(panel, lanes, units, identity[:n], s.v, lanes, lanes, largestInt16(n), 0)

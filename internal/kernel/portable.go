@@ -26,14 +26,12 @@ var portable = level{
 	rank:       rankPortable,
 	partition:  partitionPortable,
 	spin:       spinPortable,
-	bf16: bf16Products{
-		perWord:  1,
-		packRows: roundRowsPortable,
-		packCols: roundRowsPortable,
-		mulRows:  mulRowsPortable,
-		mulCols:  mulColsPortable,
-		spin:     spinPortable,
-	},
+	bf16: (&level{
+		mulRows: mulRowsPortable,
+		mulCols: mulColsPortable,
+		softmax: softmaxPortable,
+		spin:    spinPortable,
+	}).roundedProducts(roundRowsPortable),
 	int16: int16Products{
 		perWord:  1,
 		packRows: quantizeRowsPortable,

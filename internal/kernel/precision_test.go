@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -285,6 +287,47 @@ func TestPrecisionNaN(t *testing.T) {
 	}
 }
 
+// TestPrecisionAfterNaN: nothing of one call is left for the next, which has fewer
+// numbers, not even where words lack values.
+func TestPrecisionAfterNaN(t *testing.T) {
+	nan := float32(math.NaN())
+	poison := operands(newRand(1), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 256, HeadDim: 64})
+	fill(poison.Q, nan)
+	fill(poison.K, nan)
+	fill(poison.V, nan)
+	x, y := make([]float32, 64*256), make([]float32, 64*64)
+	fill(x, nan)
+	large := newMatrix(t, 64, 256, kernel.BF16, x[:64*256])
+	a := operands(newRand(2), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 37, HeadDim: 18})
+	small := newMatrix(t, 40, 38, kernel.BF16, normal(newRand(3), 40*38, 1))
+	in := normal(newRand(4), 9*38, 1)
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		poison.Precision, a.Precision, large.Precision, small.Precision = p, p, p, p
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			run := func(before func(team *kernel.Team)) (out, sums []float32) {
+				out, sums = make([]float32, len(a.Q)), make([]float32, 9*40)
+				team := &kernel.Team{Workers: 1}
+				before(team)
+				team.Dense(out, nil, a)
+				team.Linear(sums, in, 9, &small, nil)
+				return out, sums
+			}
+			out, sums := run(func(*kernel.Team) {})
+			for _, f := range slices.Concat(out, sums) {
+				if !finite(float64(f)) {
+					t.Fatal("NaN of finite numbers")
+				}
+			}
+			outAfter, sumsAfter := run(func(team *kernel.Team) {
+				team.Dense(make([]float32, len(poison.Q)), nil, poison)
+				team.Linear(y, x, 64, &large, nil)
+			})
+			sameBits(t, "attention", outAfter, out)
+			sameBits(t, "linear", sumsAfter, sums)
+		})
+	})
+}
+
 // roundedRows rounds rows of n numbers as Linear does with a precision: Int16 has
 // a unit for each 256 of them.
 func roundedRows(x []float32, n int, p kernel.Precision) []float32 {
@@ -306,6 +349,7 @@ func TestLinearPrecision(t *testing.T) {
 		for _, s := range []struct{ rows, in, out int }{
 			{1, 1, 1}, {1, 64, 33}, {2, 7, 5}, {7, 8, 31}, {8, 8, 32}, {9, 20, 40},
 			{40, 256, 32}, {33, 257, 130}, {130, 600, 9}, {530, 16, 7}, {3, 16, 300}, {17, 515, 64},
+			{9, 1100, 40}, {70, 40, 530},
 		} {
 			for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 				r := newRand(uint64(s.rows*s.in + s.out))
@@ -422,6 +466,38 @@ func TestPrecisionWorkerCount(t *testing.T) {
 				for name, x := range run(&kernel.Team{Workers: workers}) {
 					sameBits(t, name, x, want[name])
 				}
+			}
+		})
+	})
+}
+
+// TestPrecisionTeamsAtOnce: more goroutines than processors, often interrupted, so
+// that they change threads between routines, whose registers some levels configure.
+func TestPrecisionTeamsAtOnce(t *testing.T) {
+	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
+		kernel.ForEachLevel(t, func(t *testing.T) {
+			newStep := func() *step {
+				s := newStep(t, 150)
+				s.a.Precision, s.w.Precision, s.parts[0].Weight.Precision, s.parts[1].Weight.Precision = p, p, p, p
+				return s
+			}
+			want := newStep()
+			want.run(&kernel.Team{Workers: 1})
+			var wg sync.WaitGroup
+			steps := make([]*step, 4*runtime.GOMAXPROCS(0))
+			for i := range steps {
+				steps[i] = newStep()
+				wg.Go(func() {
+					for range 2 {
+						steps[i].run(&kernel.Team{Workers: 1 + i%3})
+						runtime.GC()
+					}
+				})
+			}
+			wg.Wait()
+			for _, s := range steps {
+				sameBits(t, "out", s.out, want.out)
+				sameBits(t, "y2", s.y2, want.y2)
 			}
 		})
 	})

@@ -8,6 +8,7 @@ type products struct {
 	mulRows      mulRowsFunc
 	mulCols      mulColsFunc
 	steps        int // of the summation over the keys
+	fetchSteps   int // as many rows as planAhead takes for a panel
 }
 
 // rowsOf names rows of a matrix, of which the first width elements count.
@@ -34,10 +35,11 @@ func (w *scratch) products(t *tile, list []int32) (m products) {
 	keys, ldv := units(list), roundUp(t.dim, rowUnit)
 	packed := func(words func(int) int) (width int) {
 		width, m.steps = words(t.dim), words(len(list))
-		w.k = sized(&w.k, blockKeys*width)
+		m.fetchSteps = m.steps
+		w.k = sized(&w.k, t.blockKeys()*width)
 		m.keys = rowsOf{w.k, width, width, identity[:len(keys)]}
 		if t.v != nil {
-			w.v = sized(&w.v, words(blockKeys)*ldv)
+			w.v = sized(&w.v, words(t.blockKeys())*roundUp(t.dim, tileRows))
 			m.values = rowsOf{w.v, ldv, t.dim, identity[:m.steps]}
 		}
 		return width
@@ -47,9 +49,13 @@ func (w *scratch) products(t *tile, list []int32) (m products) {
 		b := &active.bf16
 		m.mulRows, m.mulCols = b.mulRows, b.mulCols
 		width := packed(b.words)
+		m.fetchSteps = m.steps / b.fewerPauses
 		b.packCols(w.k, width, keys, t.k, t.dim, t.dim)
 		if t.v != nil {
-			b.packRows(w.v, ldv, list, t.v, t.dim, t.dim)
+			if b.tiled {
+				m.values.ld = m.steps
+			}
+			b.packValues(w.v, m.values.ld, list, t.v, t.dim, t.dim)
 		}
 	case Int16:
 		b := &active.int16
@@ -61,7 +67,8 @@ func (w *scratch) products(t *tile, list []int32) (m products) {
 			b.packRows(w.v, ldv, w.valueUnits, list, t.v, t.dim, t.dim, largestValue, 0)
 		}
 	default:
-		m.mulRows, m.mulCols, m.steps = active.mulRows, active.mulCols, len(list)
+		m.mulRows, m.mulCols = active.mulRows, active.mulCols
+		m.steps, m.fetchSteps = len(list), len(list)
 		m.keys = rowsOf{t.k, t.dim, t.dim, keys}
 		m.values.matrix, m.values.ld, m.values.list = t.values(&w.v, list)
 	}
@@ -99,6 +106,17 @@ func (w *scratch) scores(m *products, p *panel, s []float32, rows int, next *ahe
 	}
 }
 
+// softmax takes the scores s [rows, lanes] into the softmax of a panel, and makes of
+// the exponentials what the product with the values takes, if there are values.
+func (w *scratch) softmax(t *tile, p *panel, s []float32, rows int) {
+	if t.precision != BFloat16 || t.v == nil {
+		active.softmax(s, rows, p.state[:])
+		return
+	}
+	w.p = sized(&w.p, active.bf16.words(t.blockKeys())*lanes)
+	active.bf16.softmax(w.p, s, rows, p.state[:])
+}
+
 // accumulate adds the product of the values and the exponentials s [rows, lanes]
 // to what is in the output of a panel, after shrinking it, or sets it if the block
 // is the first. s stays as it is, for sums and scores.
@@ -120,8 +138,6 @@ func (w *scratch) accumulate(m *products, p *panel, s []float32, rows, dim int, 
 		keep = (*[lanes]float32)(p.shrink())
 	}
 	if m.precision == BFloat16 {
-		w.p = sized(&w.p, active.bf16.words(blockKeys)*lanes)
-		active.bf16.packPanel(w.p, s, rows)
 		s = w.p
 	}
 	m.mulCols(dim, m.values.list, m.values.matrix, m.values.ld, s, p.output, lanes, keep, next)

@@ -40,10 +40,13 @@ func (t *Team) collectScores(fn string, out, scores []float32, ld int, a *Operan
 	group = min(group, a.Len)
 	j := scoresJob{
 		Operands: *a, out: out, scores: scores, ld: ld, keys: t.keys.valid(a, lo), lo: lo,
-		group: group, groups: groups, perTask: max(1, a.tileQueries()/group),
+		group: group, groups: groups, perTask: max(1, a.scoreQueries()/group),
 	}
 	run(t, &t.scores, a.Batch*a.Heads*Groups(groups, j.perTask), j)
 }
+
+// scoreQueries is tileQueries where the exponentials of all keys are kept.
+func (a *Operands) scoreQueries() int { return min(a.tileQueries(), packedPanels*lanes) }
 
 type scoresJob struct {
 	Operands
@@ -69,8 +72,8 @@ func (j *scoresJob) run(w *scratch, task int) {
 		clear(scores(u))
 	}
 	end := min((u+j.perTask)*j.group, j.Len)
-	for first := u * j.group; first < end; first += j.tileQueries() {
-		t := j.newTile(index, first, min(first+j.tileQueries(), end), j.keys[index/j.Heads])
+	for first := u * j.group; first < end; first += j.scoreQueries() {
+		t := j.newTile(index, first, min(first+j.scoreQueries(), end), j.keys[index/j.Heads])
 		t.keep = true
 		if j.out == nil {
 			t.v = nil
@@ -119,7 +122,7 @@ func (m *mean) takes(query int) bool {
 func (w *scratch) collect(scores []float32, lo int, t *tile, m mean) {
 	keys := len(t.keys)
 	keysPad, blocks := roundUp(keys, rowUnit), t.blocks()
-	w.column = sized(&w.column, blockKeys)
+	w.column = sized(&w.column, t.blockKeys())
 	for p := range t.panels() {
 		panel := &w.panels[p]
 		first, count := t.queries(p)

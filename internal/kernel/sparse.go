@@ -53,7 +53,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 			if tile.last < end {
 				tile.next = keys
 			}
-			tile.next = tile.next[:min(blockKeys, len(tile.next))]
+			tile.next = tile.next[:min(tile.blockKeys(), len(tile.next))]
 			tile.out = j.headOut(j.out, index)
 			w.attend(&tile)
 			w.store(j.headLSE(j.lse, index), &tile)

@@ -18,7 +18,7 @@ func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 	}
 	checkLen("SwiGLU", "dst", len(dst), rows*outputs)
 	// Half as many as in Linear: outputs of both projections share a cache.
-	cols := max(lanes, t.linearWidth(rows, outputs)/2)
+	cols := max(lanes, t.linearWidth(rows, outputs, &gate.Weight)/2)
 	run(t, &t.swiGLU, rowTasks(rows)*Groups(outputs, cols), swiGLUJob{dst, x, rows, gate, up, cols})
 }
 
@@ -37,7 +37,7 @@ func (j *swiGLUJob) run(s *scratch, task int) {
 		firstRow: r, lastRow: min(r+linearRows, j.rows),
 		firstCol: c, lastCol: min(c+j.cols, outputs)}
 	up := l
-	up.w, up.y, up.stride = &j.up.Weight, sized(&s.up, linearRows*linearCols), j.cols
+	up.w, up.y, up.stride = &j.up.Weight, sized(&s.up, linearRows*j.cols), j.cols
 	l.multiply(j.gate.Bias)
 	up.multiply(j.up.Bias)
 	width := l.lastCol - c

@@ -155,7 +155,7 @@ func rowSpans(rows, width int) spans { return spans{rows, max(1, elementGrain/wi
 // largest size asked for and are kept in a pool between calls.
 type scratch struct {
 	team    *Team // that it works for
-	panels  [packedPanels]panel
+	panels  [mostPanels]panel
 	factors [lanes]float32     // one number per lane of a panel
 	rest    [2 * lanes]float32 // what does not fill a unit, of two operands
 	k, v    []float32          // keys and values of a block, or inputs and weights, rounded or padded
@@ -165,7 +165,7 @@ type scratch struct {
 
 	nextK   ahead // keys and values that follow
 	nextV   ahead
-	s       []float32  // scores of a key block, [blockKeys, lanes]
+	s       []float32  // scores of a key block, [tile.blockKeys, lanes]
 	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
 	maxima  []float32  // running maximum after each key block, [panels, blocks, lanes]
 	column  []float32  // one number per key of a block

@@ -13,8 +13,13 @@ const (
 
 	// blockKeys is the largest number of keys per step of the walk. A block of
 	// scores, [blockKeys, lanes], is 16 KiB: it stays in the first-level cache
-	// between the passes over it, beside one cache line of each value row.
+	// between the passes over it, beside one cache line of each value row. Products of
+	// bfloat16 have their own number of keys and panels, see blocking.
 	blockKeys = 128
+
+	// mostPanels and mostKeys are the largest of any level.
+	mostPanels = 16
+	mostKeys   = 256
 )
 
 // padList makes the capacity of an ascending list of rows a multiple of rowUnit
@@ -32,7 +37,7 @@ func padList(list []int32) []int32 {
 func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
 
 // identity is the list of the first rows of a matrix.
-var identity = func() (list [max(blockKeys, linearDepth) + soonRows]int32) {
+var identity = func() (list [max(mostPanels*lanes, mostKeys, linearDepth) + soonRows]int32) {
 	for i := range list {
 		list[i] = int32(i)
 	}
@@ -97,10 +102,13 @@ type tile struct {
 
 // tileQueries is the largest number of queries of a tile.
 func (a *Operands) tileQueries() int {
-	if !a.Precision.rounds() {
-		return tilePanels * lanes
+	switch a.Precision {
+	case BFloat16:
+		return active.bf16.panels * lanes
+	case Int16:
+		return packedPanels * lanes
 	}
-	return packedPanels * lanes
+	return tilePanels * lanes
 }
 
 // newTile is the tile of queries [first, last) of one (batch, head) pair.
@@ -113,7 +121,15 @@ func (a *Operands) newTile(index, first, last int, keys []int32) tile {
 }
 
 func (t *tile) panels() int { return (t.last - t.first + lanes - 1) / lanes }
-func (t *tile) blocks() int { return (len(t.keys) + blockKeys - 1) / blockKeys }
+func (t *tile) blocks() int { return (len(t.keys) + t.blockKeys() - 1) / t.blockKeys() }
+
+// blockKeys is the largest number of keys of a block.
+func (t *tile) blockKeys() int {
+	if t.precision == BFloat16 {
+		return active.bf16.keys
+	}
+	return blockKeys
+}
 
 // queries is the range of queries of panel p.
 func (t *tile) queries(p int) (first, count int) {
@@ -143,7 +159,7 @@ func (w *scratch) attend(t *tile) {
 	for p := range t.panels() {
 		panel := &w.panels[p]
 		first, count := t.queries(p)
-		panel.query = sized(&panel.query, t.dim*lanes)
+		panel.query = sized(&panel.query, max(t.dim, active.bf16.words(t.dim))*lanes)
 		w.packLanes(panel.query, t.q[first*t.dim:], count, t.dim, float32(float64(t.scale)*math.Log2E))
 		w.packQuery(t, panel)
 		panel.output = sized(&panel.output, dimPad*lanes)
@@ -158,7 +174,7 @@ func (w *scratch) attend(t *tile) {
 		w.kept = sized(&w.kept, t.panels()*keysPad*lanes)
 		w.maxima = sized(&w.maxima, t.panels()*t.blocks()*lanes)
 	} else {
-		w.s = sized(&w.s, blockKeys*lanes)
+		w.s = sized(&w.s, t.blockKeys()*lanes)
 	}
 	for start := 0; start < keys && !w.team.Stopped(); start += t.blockLen() {
 		list := t.block(start)
@@ -178,8 +194,8 @@ func (w *scratch) attend(t *tile) {
 			}
 		}
 		count := min(t.last-t.first, len(q)/t.dim)
-		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*mul.steps)
-		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*mul.steps)
+		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*mul.fetchSteps)
+		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*mul.fetchSteps)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s
@@ -190,7 +206,7 @@ func (w *scratch) attend(t *tile) {
 			if t.reach >= 0 {
 				t.mask(s, p, list)
 			}
-			active.softmax(s, rows, panel.state[:])
+			w.softmax(t, panel, s, rows)
 			if t.keep {
 				copy(w.maxima[(p*t.blocks()+start/t.blockLen())*lanes:], panel.maximum())
 			}
@@ -205,7 +221,11 @@ func (w *scratch) attend(t *tile) {
 // the same size, because a small one costs more than its share.
 func (t *tile) blockLen() int {
 	blocks := max(1, t.blocks())
-	return roundUp((len(t.keys)+blocks-1)/blocks, rowUnit)
+	unit := rowUnit
+	if t.precision == BFloat16 {
+		unit = max(unit, active.bf16.unit*active.bf16.perWord)
+	}
+	return roundUp((len(t.keys)+blocks-1)/blocks, unit)
 }
 
 // block is the block of keys from the start-th on.

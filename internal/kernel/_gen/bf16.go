@@ -118,17 +118,28 @@ func whole(name string, row, left reg.GPVirtual, elements int, body func()) {
 	Label(name + "_end")
 }
 
+// interleave is the order that makes of the halves of a vector, 16 elements each,
+// their pairs.
+func interleave() Mem {
+	if interleaved == nil {
+		table := GLOBL("interleave", attr.RODATA|attr.NOPTR)
+		for i := range 32 {
+			DATA(2*i, U16(i/2+i%2*16))
+		}
+		interleaved = &table
+	}
+	return *interleaved
+}
+
+var interleaved *Mem
+
 // packRows makes words of two rows. The words of a vector come out of the
 // conversion as the halves of another, 16 of each row.
 func packRows() {
 	function("packRowsAVX512BF16", packSignature, "is bf16Products.packRows.")
 	p := newPacking()
-	interleave := GLOBL("interleave", attr.RODATA|attr.NOPTR)
-	for i := range 32 {
-		DATA(2*i, U16(i/2+i%2*16))
-	}
 	order := ZMM()
-	VMOVDQU32(interleave, order)
+	VMOVDQU32(interleave(), order)
 	const lanes = 16
 	rest := GP64()
 	MOVQ(p.n, rest)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -98,10 +99,21 @@ func flush() (unflush func()) {
 
 // softmax walks over the rows once for the maximum and once for the
 // exponentials, one vector of columns after the other.
-func (v *isa) softmax() {
-	function("softmax"+v.name, "(s []float32, rows int, state []float32)", "is level.softmax.")
+//
+// With pairs, which takes AVX-512 with its instructions for bfloat16, it also
+// writes the exponentials as words of two rows.
+func (v *isa) softmax(pairs bool) {
+	steps := []int{4, 1} // rows at a time
+	var words reg.GPVirtual
+	if pairs {
+		function("softmaxAVX512BF16", "(words, s []float32, rows int, state []float32)", "is bf16Products.softmax.")
+		steps = []int{4, 2, 1}
+		words = loadBase("words")
+	} else {
+		function("softmax"+v.name, "(s []float32, rows int, state []float32)", "is level.softmax.")
+	}
 	s, state := loadBase("s"), loadBase("state")
-	unroll := 4
+	unroll := steps[0]
 	const rowBytes = 4 * panelLanes
 
 	unflush := func() {}
@@ -113,28 +125,23 @@ func (v *isa) softmax() {
 	MOVQ(U32(panelLanes/v.lanes), columns)
 
 	Label("columns")
-	// loop runs body over all rows, unroll at a time and then one at a time.
-	// The first body sees the row count at least once.
+	// loop runs body over all rows, as many at a time as a step says.
 	p, left := GP64(), GP64()
 	loop := func(name string, body func(n int)) {
 		MOVQ(s, p)
 		rows := load("rows")
 		MOVQ(rows, left)
-		Label(name)
-		CMPQ(left, Imm(uint64(unroll)))
-		JL(LabelRef(name + "_single"))
-		body(unroll)
-		ADDQ(U32(uint32(unroll*rowBytes)), p)
-		SUBQ(Imm(uint64(unroll)), left)
-		JMP(LabelRef(name))
-		Label(name + "_single")
-		TESTQ(left, left)
-		JZ(LabelRef(name + "_end"))
-		body(1)
-		ADDQ(U32(rowBytes), p)
-		DECQ(left)
-		JMP(LabelRef(name + "_single"))
-		Label(name + "_end")
+		for _, n := range steps {
+			step := fmt.Sprint(name, n)
+			Label(step)
+			CMPQ(left, Imm(uint64(n)))
+			JL(LabelRef(step + "_end"))
+			body(n)
+			ADDQ(U32(uint32(n*rowBytes)), p)
+			SUBQ(Imm(uint64(n)), left)
+			JMP(LabelRef(step))
+			Label(step + "_end")
+		}
 	}
 	at := func(i int) Mem { return Mem{Base: p, Disp: i * rowBytes} }
 
@@ -177,6 +184,13 @@ func (v *isa) softmax() {
 	e.apply([]reg.VecVirtual{shrink})
 	VMOVUPS(shrink, Mem{Base: state, Disp: 2 * rowBytes})
 
+	word := GP64()
+	var order reg.VecVirtual
+	if pairs {
+		order = v.reg()
+		VMOVDQU32(interleave(), order)
+		MOVQ(words, word)
+	}
 	sums := v.zeros(2)
 	VMULPS(Mem{Base: state, Disp: rowBytes}, shrink, sums[0])
 	loop("exp", func(n int) {
@@ -192,11 +206,26 @@ func (v *isa) softmax() {
 			VADDPS(x[i], sums[i%2], sums[i%2])
 			VMOVUPS(x[i], at(i))
 		}
+		if !pairs {
+			return
+		}
+		if n == 1 {
+			x = append(x, v.zeros(1)...)
+		}
+		for i := 0; i < len(x); i += 2 {
+			narrow(x[i], x[i+1], x[i])
+			VPERMW(x[i], order, x[i])
+			VMOVUPS(x[i], Mem{Base: word})
+			ADDQ(U32(rowBytes), word)
+		}
 	})
 	VADDPS(sums[1], sums[0], sums[0])
 	VMOVUPS(sums[0], Mem{Base: state, Disp: rowBytes})
 
 	ADDQ(U32(uint32(v.bytes())), s)
+	if pairs {
+		ADDQ(U32(uint32(v.bytes())), words)
+	}
 	ADDQ(U32(uint32(v.bytes())), state)
 	DECQ(columns)
 	JNZ(LabelRef("columns"))

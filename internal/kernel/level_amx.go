@@ -1,0 +1,42 @@
+//go:build amd64 && !noasm
+
+package kernel
+
+// tileWords is the number of words that AMX sums at a time.
+const tileWords = 16
+
+// tileProducts are those of AMX: tiles of 16 rows of 16 words. They are so much
+// faster than what surrounds them that packing counts, and writing sums: larger
+// blocks do both less often.
+func tileProducts() bf16Products {
+	return bf16Products{
+		perWord:     2,
+		unit:        tileWords,
+		packRows:    packRowsAMX,
+		packCols:    packColsAMX,
+		packValues:  packTransposedAMX,
+		tiled:       true,
+		mulRows:     mulRowsAMX,
+		mulCols:     mulColsAMX,
+		softmax:     softmaxAMX,
+		blocking:    blocking{mostPanels, mostKeys, 512, 64, 1024},
+		fewerPauses: 4,
+		spin:        spinAMX,
+	}
+}
+
+// packRowsAMX is bf16Products.packRows for whole tiles.
+func packRowsAMX(dst []float32, ldd int, list []int32, src []float32, lds, n int) {
+	packRowsAVX512BF16(dst, ldd, list, src, lds, n)
+	words := (len(list) + 1) / 2
+	for i := words; i < roundUp(words, tileWords); i++ {
+		clear(dst[i*ldd:][:n])
+	}
+}
+
+// softmaxAMX is bf16Products.softmax for whole tiles.
+func softmaxAMX(words, s []float32, rows int, state []float32) {
+	softmaxAVX512BF16(words, s, rows, state)
+	n := (rows + 1) / 2
+	clear(words[n*lanes : roundUp(n, tileWords)*lanes])
+}
