@@ -164,10 +164,19 @@ func checkedBF16(p bf16Products) bf16Products {
 		p.packValues(dst, ldd, list, src, lds, n)
 	}
 	if p.tiled {
+		end := func(m, k, lda int) int { return leftWord(lda, m-1, k-1) + 1 }
+		c.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+			m := len(list)
+			require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && k%p.unit == 0 && lda >= k && lda%p.unit == 0 && ldd >= lanes, m, k, lda, ldd)
+			require("mulRows a", end(m, k, lda) <= len(a), m, k, lda, len(a))
+			require("mulRows b", k*lanes <= len(b), k, len(b))
+			require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
+			p.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
+		}
 		c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
 			words := len(list)
 			require("mulCols", m > 0 && m%rowUnit == 0 && words > 0 && words%p.unit == 0 && lda >= words && ldd >= lanes, m, words, lda, ldd)
-			require("mulCols a", lda%p.unit == 0 && roundUp(m, tileRows)*lda <= len(a), m, words, lda, len(a))
+			require("mulCols a", lda%p.unit == 0 && end(m, words, lda) <= len(a), m, words, lda, len(a))
 			require("mulCols b", words*lanes <= len(b), words, len(b))
 			require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
 			p.mulCols(m, list, a, lda, b, d, ldd, keep, next)
@@ -186,6 +195,14 @@ func checkedBF16(p bf16Products) bf16Products {
 		p.packCols(dst, ldd, list, src, lds, n)
 	}
 	return c
+}
+
+// leftWord is where word p of row i of a left-hand matrix is.
+func leftWord(lda, i, p int) int {
+	if b := &active.bf16; b.tiled {
+		return i/tileRows*tileRows*lda + p/b.unit*tileRows*b.unit + i%tileRows*b.unit + p%b.unit
+	}
+	return i*lda + p
 }
 
 // checkedInt16 is checked for products of integers.

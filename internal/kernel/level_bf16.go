@@ -60,13 +60,14 @@ type blocking struct {
 	panels int // of queries, that walk over the keys together
 	keys   int // of a block
 
-	// Of a linear layer: outputs of a task, rows of x that are packed together, and
-	// products that are summed before the sum is added to the output.
-	outputs, rows, depth int
+	// Of a linear layer: rows of x and outputs of a task, rows that all outputs meet
+	// before the next, and products that are summed before the sum is added to the
+	// output.
+	rows, outputs, chunk, depth int
 }
 
 // packedBlocking is that of all but AMX, and of Int16.
-var packedBlocking = blocking{packedPanels, blockKeys, linearCols, linearChunk, linearDepth}
+var packedBlocking = blocking{packedPanels, blockKeys, linearRows, linearCols, linearChunk, linearDepth}
 
 // The routines that levels have in several kinds: see level and bf16Products.
 type (

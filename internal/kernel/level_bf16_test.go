@@ -21,14 +21,6 @@ func values(words []float32) (x []float32) {
 	return x
 }
 
-// leftWord is where word p of row i of a left-hand matrix is.
-func leftWord(lda, i, p int) int {
-	if b := &active.bf16; b.tiled {
-		return i/tileRows*tileRows*lda + p/b.unit*tileRows*b.unit + i%tileRows*b.unit + p%b.unit
-	}
-	return i*lda + p
-}
-
 // TestPackBF16 rounds rows in any order, of any length, from and to matrices that
 // are wider, and expects the bits of package bf16.
 func TestPackBF16(t *testing.T) {

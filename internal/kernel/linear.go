@@ -5,7 +5,7 @@ import "fmt"
 const (
 	// A task of Linear computes at most linearRows x linearCols outputs. It
 	// converts its weights once per linearRows rows of x. Products of bfloat16 have
-	// their own numbers instead of the other three, see blocking.
+	// their own numbers instead of these four, see blocking.
 	linearRows = 512
 	linearCols = 8 * lanes
 
@@ -55,34 +55,37 @@ func (t *Team) startLinear(j linearJob) {
 	}
 	checkLen("Linear", "y", len(j.y), j.rows*j.outputs)
 	checkOptional("Linear", "residual", j.residual, len(j.y))
-	j.cols = t.linearWidth(j.rows, j.outputs, &j.part(0).Weight)
+	w := &j.part(0).Weight
+	j.taskRows, j.cols = t.linearTask(j.rows, j.outputs, w)
 	for i := range j.count() {
 		j.colTasks += Groups(j.part(i).Weight.Rows, j.cols)
 	}
-	run(t, &t.linear, rowTasks(j.rows)*j.colTasks, j)
+	j.tiles = t.packTiles(j.x, j.rows, w)
+	run(t, &t.linear, rowTasks(j.rows, j.taskRows)*j.colTasks, j)
 }
 
-// linearWidth is how many outputs a task computes.
-func (t *Team) linearWidth(rows, outputs int, w *Matrix) int {
-	cols := linearCols
+// linearTask is how many rows and outputs a task computes.
+func (t *Team) linearTask(rows, outputs int, w *Matrix) (taskRows, cols int) {
+	taskRows, cols = linearRows, linearCols
 	if w.Precision == BFloat16 {
-		cols = active.bf16.outputs
+		taskRows, cols = active.bf16.blocking.rows, active.bf16.outputs
 	}
-	for cols > lanes && rowTasks(rows)*Groups(outputs, cols) < 4*t.workers() {
+	for cols > lanes && rowTasks(rows, taskRows)*Groups(outputs, cols) < 4*t.workers() {
 		cols /= 2 // narrower tasks keep more processors busy
 	}
-	return cols
+	return taskRows, cols
 }
 
-func rowTasks(rows int) int { return (rows + linearRows - 1) / linearRows }
+func rowTasks(rows, taskRows int) int { return (rows + taskRows - 1) / taskRows }
 
 type linearJob struct {
 	y, x, residual []float32
+	tiles          []float32 // x, see packTiles
 	rows           int
 	only           Projection // without parts
 	parts          []Projection
 	outputs        int // of all parts
-	cols           int // outputs of a task
+	taskRows, cols int // of a task
 	colTasks       int
 }
 
@@ -96,7 +99,7 @@ func (j *linearJob) part(i int) *Projection {
 }
 
 func (j *linearJob) run(s *scratch, task int) {
-	r, colTask := task/j.colTasks*linearRows, task%j.colTasks
+	r, colTask := task/j.colTasks*j.taskRows, task%j.colTasks
 	p, left := j.part(0), 0 // outputs of the parts before
 	for i := 1; colTask >= Groups(p.Weight.Rows, j.cols); i++ {
 		colTask -= Groups(p.Weight.Rows, j.cols)
@@ -105,8 +108,8 @@ func (j *linearJob) run(s *scratch, task int) {
 	}
 	c := colTask * j.cols
 	at := r*j.outputs + left + c
-	l := linear{y: j.y[at:], stride: j.outputs, x: j.x, w: &p.Weight, s: s,
-		firstRow: r, lastRow: min(r+linearRows, j.rows),
+	l := linear{y: j.y[at:], stride: j.outputs, x: j.x, tiles: j.tiles, w: &p.Weight, s: s,
+		firstRow: r, lastRow: min(r+j.taskRows, j.rows),
 		firstCol: c, lastCol: min(c+j.cols, p.Weight.Rows)}
 	l.multiply(p.Bias)
 	if j.residual != nil {
@@ -118,7 +121,7 @@ func (j *linearJob) run(s *scratch, task int) {
 type linear struct {
 	y                                    []float32 // from the first output on
 	stride                               int       // between rows of y
-	x                                    []float32
+	x, tiles                             []float32
 	w                                    *Matrix
 	s                                    *scratch
 	firstRow, lastRow, firstCol, lastCol int

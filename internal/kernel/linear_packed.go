@@ -1,12 +1,40 @@
 package kernel
 
+// packTiles makes tiles of all of x [rows, w.Cols], once for all tasks, where the
+// products with w are of tiles; otherwise it returns nil. Its words are those of
+// mulRows with as many to a row as w.Cols values make.
+func (t *Team) packTiles(x []float32, rows int, w *Matrix) []float32 {
+	b := &active.bf16
+	if w.Precision != BFloat16 || !b.tiled {
+		return nil
+	}
+	width := b.words(w.Cols)
+	tiles := sized(&t.inputs, roundUp(rows, tileRows)*width)
+	run(t, &t.tiles, rowTasks(rows, tileTaskRows), tilesJob{tiles, x, rows, w.Cols, width})
+	return tiles
+}
+
+const tileTaskRows = 4 * tileRows
+
+type tilesJob struct {
+	tiles, x          []float32
+	rows, cols, width int
+}
+
+func (j *tilesJob) run(_ *scratch, task int) {
+	r := task * tileTaskRows
+	list := identity[:min(tileTaskRows, j.rows-r)]
+	active.bf16.packCols(j.tiles[r*j.width:], j.width, list, j.x[r*j.cols:], j.cols, j.cols)
+}
+
 // packedLinear is a task of Linear with a precision that rounds. Rows of x
-// are packed once for all outputs of the task, weights once for all its rows.
+// are packed once for all outputs of the task, or of all tasks, weights once for all
+// its rows.
 type packedLinear struct {
 	*linear
 	words   func(n int) int
 	mulRows mulRowsFunc
-	width   int // words in a row of x, at most
+	width   int // words of a row of weights, at most
 }
 
 func (l *linear) multiplyPacked() {
@@ -23,19 +51,19 @@ func (l *linear) multiplyPacked() {
 	p.width = p.words(depth)
 	s.weights = sized(&s.weights, l.panels()*lanes*p.width)
 	s.valueUnits = sized(&s.valueUnits, l.panels()*lanes)
-	s.k = sized(&s.k, size.rows*p.width)
-	s.keyUnits = sized(&s.keyUnits, size.rows)
-	s.product = sized(&s.product, size.rows*lanes)
+	s.k = sized(&s.k, size.chunk*p.width)
+	s.keyUnits = sized(&s.keyUnits, size.chunk)
+	s.product = sized(&s.product, size.chunk*lanes)
 	for d := 0; d < in; d += depth {
 		n := min(depth, in-d)
 		for c := l.firstCol; c < l.lastCol; c += lanes {
 			p.packWeights(c, d, n)
 		}
-		for r := l.firstRow; r < l.lastRow && !s.team.Stopped(); r += size.rows {
-			rows := min(size.rows, l.lastRow-r)
-			p.packInputs(r, rows, d, n)
+		for r := l.firstRow; r < l.lastRow && !s.team.Stopped(); r += size.chunk {
+			rows := min(size.chunk, l.lastRow-r)
+			x, ld := p.packInputs(r, rows, d, n)
 			for c := l.firstCol; c < l.lastCol; c += lanes {
-				p.multiply(r, rows, c, n, d > 0)
+				p.multiply(x, ld, r, rows, c, n, d > 0)
 			}
 		}
 	}
@@ -75,14 +103,20 @@ func (p *packedLinear) packWeights(c, d, n int) {
 	}
 }
 
-// packInputs packs columns [d, d+n) of rows [r, r+rows) of x.
-func (p *packedLinear) packInputs(r, rows, d, n int) {
+// packInputs packs columns [d, d+n) of rows [r, r+rows) of x, or finds their tiles:
+// a matrix of words and the distance between its rows.
+func (p *packedLinear) packInputs(r, rows, d, n int) (words []float32, ld int) {
 	x, in, s := p.x[r*p.w.Cols+d:], p.w.Cols, p.s
+	if p.w.Precision == BFloat16 && p.tiles != nil {
+		ld = p.words(in)
+		return p.tiles[r*ld+p.words(d)*tileRows:], ld
+	}
 	if p.w.Precision == Int16 {
 		active.int16.packCols(s.k, p.width, s.keyUnits, identity[:rows], x, in, n, largestInt16(n))
 	} else {
 		active.bf16.packCols(s.k, p.width, identity[:rows], x, in, n)
 	}
+	return s.k, p.width
 }
 
 // ones is what Int16 multiplies sums by that it adds to.
@@ -93,19 +127,19 @@ var ones = func() (x [lanes]float32) {
 	return x
 }()
 
-// multiply adds the products of the inputs that are packed, of which n values
+// multiply adds the products of the packed inputs x, of which n values to a row
 // count, and the weights of outputs c, c+1, ... to rows [r, r+rows) of y, or sets
 // these.
-func (p *packedLinear) multiply(r, rows, c, n int, accumulate bool) {
+func (p *packedLinear) multiply(x []float32, ld, r, rows, c, n int, accumulate bool) {
 	s, count := p.s, min(lanes, p.lastCol-c)
 	list, k := identity[:roundUp(rows, rowUnit)], p.words(n)
 	panel, units := p.panel(c)
 	y, stride := p.at(r, c), p.stride
 	if p.w.Precision != Int16 && count == lanes && rows == len(list) {
-		p.mulRows(list, k, s.k, p.width, panel, y, stride, accumulate, nil)
+		p.mulRows(list, k, x, ld, panel, y, stride, accumulate, nil)
 		return
 	}
-	p.mulRows(list, k, s.k, p.width, panel, s.product, lanes, false, nil)
+	p.mulRows(list, k, x, ld, panel, s.product, lanes, false, nil)
 	if p.w.Precision == Int16 {
 		var keep []float32
 		if accumulate {

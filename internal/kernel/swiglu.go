@@ -18,26 +18,28 @@ func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 	}
 	checkLen("SwiGLU", "dst", len(dst), rows*outputs)
 	// Half as many as in Linear: outputs of both projections share a cache.
-	cols := max(lanes, t.linearWidth(rows, outputs, &gate.Weight)/2)
-	run(t, &t.swiGLU, rowTasks(rows)*Groups(outputs, cols), swiGLUJob{dst, x, rows, gate, up, cols})
+	taskRows, cols := t.linearTask(rows, outputs, &gate.Weight)
+	cols = max(lanes, cols/2)
+	tiles := t.packTiles(x, rows, &gate.Weight)
+	run(t, &t.swiGLU, rowTasks(rows, taskRows)*Groups(outputs, cols), swiGLUJob{dst, x, tiles, rows, gate, up, taskRows, cols})
 }
 
 type swiGLUJob struct {
-	dst, x   []float32
-	rows     int
-	gate, up Projection
-	cols     int // outputs of a task
+	dst, x, tiles  []float32
+	rows           int
+	gate, up       Projection
+	taskRows, cols int // of a task
 }
 
 func (j *swiGLUJob) run(s *scratch, task int) {
 	outputs := j.gate.Weight.Rows
 	colTasks := Groups(outputs, j.cols)
-	r, c := task/colTasks*linearRows, task%colTasks*j.cols
-	l := linear{y: j.dst[r*outputs+c:], stride: outputs, x: j.x, w: &j.gate.Weight, s: s,
-		firstRow: r, lastRow: min(r+linearRows, j.rows),
+	r, c := task/colTasks*j.taskRows, task%colTasks*j.cols
+	l := linear{y: j.dst[r*outputs+c:], stride: outputs, x: j.x, tiles: j.tiles, w: &j.gate.Weight, s: s,
+		firstRow: r, lastRow: min(r+j.taskRows, j.rows),
 		firstCol: c, lastCol: min(c+j.cols, outputs)}
 	up := l
-	up.w, up.y, up.stride = &j.up.Weight, sized(&s.up, linearRows*j.cols), j.cols
+	up.w, up.y, up.stride = &j.up.Weight, sized(&s.up, j.taskRows*j.cols), j.cols
 	l.multiply(j.gate.Bias)
 	up.multiply(j.up.Bias)
 	width := l.lastCol - c

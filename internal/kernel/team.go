@@ -46,9 +46,11 @@ type Team struct {
 	scores       scoresJob
 	sparseD      sparseDJob
 	swiGLU       swiGLUJob
+	tiles        tilesJob
 	topK         topKJob
 
 	keys      keyLists
+	inputs    []float32 // of a linear layer, in tiles
 	rotations rotations // of the latest RoPE
 }
 
@@ -178,7 +180,7 @@ type scratch struct {
 	weights []float32  // packed weights, or rows packed for a gradient
 	product []float32  // a product that does not fit its destination
 	grad    []float32  // derivatives of scores, [keys padded, lanes]
-	up      []float32  // the second of two products of a task, [linearRows, linearCols]
+	up      []float32  // the second of two products of a task
 }
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
