@@ -52,7 +52,7 @@ func TestImportDirection(t *testing.T) {
 		name = filepath.ToSlash(name)
 		base := path.Base(name)
 		if d.IsDir() {
-			if base != "." && (strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".") || base == "testdata") {
+			if base != "." && (strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".") || base == "testdata" || base == "vendor") {
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && base != "." {
