@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -260,13 +261,17 @@ func FuzzLayers(f *testing.F) {
 		layers := func() map[string][]float32 {
 			got := map[string][]float32{
 				"RMSNorm": make([]float32, len(x)), "SwiGLU": make([]float32, len(x)),
-				"RoPE": make([]float32, len(heads)), "Linear": make([]float32, n*out),
+				"RoPE": make([]float32, len(heads)),
 			}
 			team.RMSNorm(got["RMSNorm"], x, y[:features], 1e-5)
 			// Weights times 1 are what stands before the activation.
 			team.SwiGLU(got["SwiGLU"], []float32{1}, 1, gate, up)
 			team.RoPE(got["RoPE"], heads, positions, 1, n, kernel.Heads{Count: 2, Dim: dim}, 1e4)
-			team.Linear(got["Linear"], x, n, &w, nil)
+			for _, p := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
+				rounded, name := w, "Linear "+p.String()
+				rounded.Precision, got[name] = p, make([]float32, n*out)
+				team.Linear(got[name], x, n, &rounded, nil)
+			}
 			return got
 		}
 		var want map[string][]float32
@@ -275,7 +280,7 @@ func FuzzLayers(f *testing.F) {
 			kernel.WithLevel(name, func() {
 				for what, got := range layers() {
 					scale := float32(1)
-					if what == "Linear" {
+					if strings.HasPrefix(what, "Linear") {
 						scale = float32(features) // terms, added in another order
 						if finite(float64(special)) {
 							scale *= max(1, special, -special)
