@@ -19,7 +19,7 @@ func tileProducts() bf16Products {
 		mulRows:     mulRowsAMX,
 		mulCols:     mulColsAMX,
 		softmax:     softmaxAMX,
-		blocking:    blocking{mostPanels, mostKeys, 1024, 512, 64, 1024},
+		blocking:    blocking{panels: mostPanels, keys: mostKeys, rows: 1024, outputs: 512, chunk: 64, depth: 1024},
 		fewerPauses: 4,
 		spin:        spinAMX,
 	}

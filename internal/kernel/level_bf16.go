@@ -67,7 +67,10 @@ type blocking struct {
 }
 
 // packedBlocking is that of all but AMX, and of Int16.
-var packedBlocking = blocking{packedPanels, blockKeys, linearRows, linearCols, linearChunk, linearDepth}
+var packedBlocking = blocking{
+	panels: packedPanels, keys: blockKeys,
+	rows: linearRows, outputs: linearCols, chunk: linearChunk, depth: linearDepth,
+}
 
 // The routines that levels have in several kinds: see level and bf16Products.
 type (

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
-	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -34,27 +33,6 @@ const (
 	tileBytes = 4 * tileWords // of a row
 )
 
-// tile is the operand of an instruction that Go's assembler does not know: what
-// prints as its bytes, once registers are assigned.
-type tile struct {
-	bytes func() string
-	Constant
-}
-
-func (t tile) Asm() string { return t.bytes() }
-
-// Opcode prefixes in the encoding of VEX.
-const vexNone, vex66, vexF3, vexF2 = 0, 1, 2, 3
-
-// vex is the start of an instruction of the opcode map 0F38: registers beyond the
-// first eight are marked by inverted bits, and so is the number of the second
-// source.
-func vex(index, base, source, prefix, opcode uint32) uint32 {
-	const escape, map0F38 = 0xc4, 2
-	p0 := 1<<7 | (^index>>3&1)<<6 | (^base>>3&1)<<5 | map0F38
-	return escape | p0<<8 | ((^source&15)<<3|prefix)<<16 | opcode<<24
-}
-
 // onMemory emits an instruction on a tile and memory at base + index, or at base if
 // index is nil.
 func onMemory(name string, prefix, opcode, t uint32, base, index reg.Register, disp int) {
@@ -62,43 +40,41 @@ func onMemory(name string, prefix, opcode, t uint32, base, index reg.Register, d
 	if index != nil {
 		inputs = append(inputs, index)
 	}
-	i := &ir.Instruction{Opcode: "LONG", Inputs: inputs, ISA: []string{"AMX"}}
-	i.Operands = []Op{tile{func() string {
+	encode("AMX", inputs, nil, func(registers []uint32) string {
 		const sib, disp32, none = 4, 2 << 6, 4
-		number := func(o Op) uint32 { return uint32(o.(reg.Physical).PhysicalIndex()) }
-		b, x := number(i.Inputs[0]), uint32(none)
-		if len(i.Inputs) > 1 {
-			x = number(i.Inputs[1])
+		b, x := registers[0], uint32(none)
+		if index != nil {
+			x = registers[1]
 		}
 		return fmt.Sprintf("$0x%08x; WORD $0x%04x; LONG $0x%08x // %s T%d, %d(R%d)(R%d*1)",
 			vex(x, b, 0, prefix, opcode), disp32|t<<3|sib|((x&7)<<3|b&7)<<8, uint32(disp), name, t, disp, b, x)
-	}, U32(0)}}
-	Instruction(i)
+	})
 }
 
 // onTiles emits an instruction on tiles alone.
 func onTiles(name string, prefix, opcode, dst, x, y uint32) {
-	text := fmt.Sprintf("$0x%08x; BYTE $0x%02x // %s T%d, T%d, T%d", vex(0, 0, y, prefix, opcode), 3<<6|dst<<3|x, name, y, x, dst)
-	Instruction(&ir.Instruction{Opcode: "LONG", Operands: []Op{tile{func() string { return text }, U32(0)}}, ISA: []string{"AMX"}})
+	encode("AMX", nil, nil, func([]uint32) string {
+		return fmt.Sprintf("$0x%08x; BYTE $0x%02x // %s T%d, T%d, T%d", vex(0, 0, y, prefix, opcode), 3<<6|dst<<3|x, name, y, x, dst)
+	})
 }
 
 func tileLoad(at, stride reg.Register, disp int, t uint32) {
-	onMemory("TILELOADD", vexF2, 0x4b, t, at, stride, disp)
+	onMemory("TILELOADD", prefixF2, 0x4b, t, at, stride, disp)
 }
 
 // tileStream is tileLoad of what will not be needed again soon: it leaves the
 // first-level cache to others.
 func tileStream(at, stride reg.Register, disp int, t uint32) {
-	onMemory("TILELOADDT1", vex66, 0x4b, t, at, stride, disp)
+	onMemory("TILELOADDT1", prefix66, 0x4b, t, at, stride, disp)
 }
 
 func tileStore(t uint32, at, stride reg.Register, disp int) {
-	onMemory("TILESTORED", vexF3, 0x4b, t, at, stride, disp)
+	onMemory("TILESTORED", prefixF3, 0x4b, t, at, stride, disp)
 }
 
-func tileZero(t uint32)           { onTiles("TILEZERO", vexF2, 0x49, t, 0, 0) }
-func tileRelease()                { onTiles("TILERELEASE", vexNone, 0x49, 0, 0, 0) }
-func tileMultiply(x, y, t uint32) { onTiles("TDPBF16PS", vexF3, 0x5c, t, x, y) }
+func tileZero(t uint32)           { onTiles("TILEZERO", prefixF2, 0x49, t, 0, 0) }
+func tileRelease()                { onTiles("TILERELEASE", prefixNone, 0x49, 0, 0, 0) }
+func tileMultiply(x, y, t uint32) { onTiles("TDPBF16PS", prefixF3, 0x5c, t, x, y) }
 
 // tileConfig gives the tiles of upper rows, 0, 1 and 4, and of lower rows, 2, 3 and
 // 5, as many as they have.
@@ -125,7 +101,7 @@ func tileConfig(upper, lower int) {
 	}
 	at := GP64()
 	LEAQ(config, at)
-	onMemory("LDTILECFG", vexNone, 0x49, 0, at, nil, 0)
+	onMemory("LDTILECFG", prefixNone, 0x49, 0, at, nil, 0)
 }
 
 var tileConfigs = map[string]Mem{}
@@ -274,49 +250,6 @@ func tileProducts() {
 		NewParamAddr("m", 0), NewParamAddr("list_len", 16), true)
 }
 
-// packTiles makes tiles of rows: of each 32 elements of a row the row of a tile. What
-// words lack is 0.
-func packTiles() {
-	function("packColsAMX", packSignature, "is bf16Products.packCols in tiles.")
-	p := newPacking()
-	const elements = 2 * tileWords
-	SHLQ(Imm(4), p.ldd) // from one row of tiles to the next
-	t := newPairTail(p.n)
-	row := GP64() // of its tile, in bytes
-	XORQ(row, row)
-
-	Label("rows")
-	from, d, left := p.row(0), GP64(), GP64()
-	LEAQ(Mem{Base: p.dst, Index: row, Scale: 1}, d)
-	whole("vectors", p.n, left, elements, func() {
-		x, y := ZMM(), ZMM()
-		VMOVUPS(Mem{Base: from}, x)
-		VMOVUPS(Mem{Base: from, Disp: 64}, y)
-		narrow(x, y, x)
-		VMOVUPS(x, Mem{Base: d})
-		ADDQ(U32(4*elements), from)
-		ADDQ(U32(tileRows*tileBytes), d)
-	})
-	TESTQ(left, left)
-	JZ(LabelRef("next"))
-	x, y := ZMM(), ZMM()
-	VMOVUPS_Z(Mem{Base: from}, t.lower, x)
-	VMOVUPS_Z(Mem{Base: from, Disp: 64}, t.upper, y)
-	narrow(x, y, x)
-	VMOVUPS(x, Mem{Base: d})
-	Label("next")
-	ADDQ(Imm(4), p.list)
-	ADDQ(Imm(tileBytes), row)
-	CMPQ(row, U32(tileRows*tileBytes))
-	JNE(LabelRef("same"))
-	XORQ(row, row)
-	ADDQ(p.ldd, p.dst)
-	Label("same")
-	DECQ(p.count)
-	JNZ(LabelRef("rows"))
-	finish()
-}
-
 // packTransposed takes 32 rows at a time, and 16 of their columns, which make a tile:
 // a transposition of [16, 16] words. Edges go through masks; what tiles lack is 0.
 func packTransposed() {
@@ -373,13 +306,11 @@ func packTransposed() {
 	JMP(LabelRef("next"))
 
 	Label("edge")
-	width, all, some, zero := GP64(), GP32(), GP32(), GP32()
+	width, some, zero := GP64(), GP32(), GP32()
 	MOVQ(U32(tileWords), width)
 	CMPQ(left, width)
 	CMOVQLT(left, width)
-	ones := GP32()
-	MOVL(U32(1<<32-1), ones)
-	BZHIL(width.As32(), ones, all)
+	all := firstBits(width)
 	XORL(zero, zero)
 	pack(func(i int, x reg.VecVirtual) {
 		MOVL(all, some)

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
-	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -18,7 +15,7 @@ var avx512bf16 = &isa{"AVX512BF16", 16, ZMM}
 func (v *isa) multiplyAdd(x, y, sum Op) {
 	switch v {
 	case avx512bf16:
-		encoded("VDPBF16PS", prefixF3, 0x52, []Op{x, y, sum}, sum)
+		encodeEVEX("AVX512_BF16", "VDPBF16PS", prefixF3, 0x52, []Op{x, y, sum}, sum)
 	case avx512vnni:
 		VPDPWSSD(x, y, sum)
 	default:
@@ -28,42 +25,7 @@ func (v *isa) multiplyAdd(x, y, sum Op) {
 
 // narrow rounds lower and upper to bfloat16, into the halves of dst.
 func narrow(lower, upper, dst Op) {
-	encoded("VCVTNE2PS2BF16", prefixF2, 0x72, []Op{lower, upper}, dst)
-}
-
-// encoded emits an instruction that Go's assembler does not know, on 512-bit
-// registers. The first two inputs and the output are its operands.
-func encoded(name string, prefix, opcode uint32, inputs []Op, output Op) {
-	i := &ir.Instruction{Opcode: "LONG", Inputs: inputs, Outputs: []Op{output}, ISA: []string{"AVX512_BF16"}}
-	i.Operands = []Op{evex{i, name, prefix, opcode, U32(0)}}
-	Instruction(i)
-}
-
-// evex is the operand of LONG that makes it an instruction of the opcode map
-// 0F38: its first four bytes, and a directive for the other two. Registers are
-// assigned long after this is made, but before it is printed.
-type evex struct {
-	of             *ir.Instruction
-	name           string
-	prefix, opcode uint32
-	Constant
-}
-
-// Opcode prefixes in the encoding of EVEX.
-const prefixF3, prefixF2 = 2, 3
-
-func (e evex) Asm() string {
-	register := func(o Op) uint32 { return uint32(o.(reg.Physical).PhysicalIndex()) }
-	x, y, dst := register(e.of.Inputs[0]), register(e.of.Inputs[1]), register(e.of.Outputs[0])
-	// Bits 3 and 4 of register numbers are stored inverted, apart from the rest.
-	not := func(r, bit uint32) uint32 { return ^r >> bit & 1 }
-	const escape, map0F38, evexMark, length512 = 0x62, 2, 1 << 2, 2 << 5
-	p0 := not(dst, 3)<<7 | not(x, 4)<<6 | not(x, 3)<<5 | not(dst, 4)<<4 | map0F38
-	p1 := (^y&15)<<3 | evexMark | e.prefix
-	p2 := length512 | not(y, 4)<<3
-	modRM := 3<<6 | (dst&7)<<3 | x&7
-	return fmt.Sprintf("$0x%08x; WORD $0x%04x // %s Z%d, Z%d, Z%d",
-		escape|p0<<8|p1<<16|p2<<24, e.opcode|modRM<<8, e.name, x, y, dst)
+	encodeEVEX("AVX512_BF16", "VCVTNE2PS2BF16", prefixF2, 0x72, []Op{lower, upper}, dst)
 }
 
 // packSignature is that of all routines that round to bfloat16.
@@ -206,16 +168,35 @@ func newPairTail(n reg.GPVirtual) *pairTail {
 	return t
 }
 
-// packCols makes words of neighbours in a row.
-func packCols() {
-	function("packColsAVX512BF16", packSignature, "is bf16Products.packCols.")
-	p := newPacking()
-	const elements = 32
+// packCols makes words of neighbours in a row. With tiles, each 16 of them are the row
+// of a tile, and what words lack is 0.
+func packCols(tiles bool) {
+	const elements = 2 * tileWords
+	var row reg.GPVirtual // of its tile, in bytes
+	var p *packing
+	step := Op(Imm(tileBytes))
+	if tiles {
+		function("packColsAMX", packSignature, "is bf16Products.packCols in tiles.")
+		p = newPacking()
+		SHLQ(Imm(4), p.ldd) // from one row of tiles to the next
+		step = U32(tileRows * tileBytes)
+	} else {
+		function("packColsAVX512BF16", packSignature, "is bf16Products.packCols.")
+		p = newPacking()
+	}
 	t := newPairTail(p.n)
+	if tiles {
+		row = GP64()
+		XORQ(row, row)
+	}
 
 	Label("rows")
 	from, d, left := p.row(0), GP64(), GP64()
-	MOVQ(p.dst, d)
+	if tiles {
+		LEAQ(Mem{Base: p.dst, Index: row, Scale: 1}, d)
+	} else {
+		MOVQ(p.dst, d)
+	}
 	whole("vectors", p.n, left, elements, func() {
 		x, y := ZMM(), ZMM()
 		VMOVUPS(Mem{Base: from}, x)
@@ -223,7 +204,7 @@ func packCols() {
 		narrow(x, y, x)
 		VMOVUPS(x, Mem{Base: d})
 		ADDQ(U32(4*elements), from)
-		ADDQ(Imm(2*elements), d)
+		ADDQ(step, d)
 	})
 	TESTQ(left, left)
 	JZ(LabelRef("next"))
@@ -231,10 +212,23 @@ func packCols() {
 	VMOVUPS_Z(Mem{Base: from}, t.lower, x)
 	VMOVUPS_Z(Mem{Base: from, Disp: 64}, t.upper, y)
 	narrow(x, y, x)
-	VMOVUPS(x, t.result, Mem{Base: d})
+	if tiles {
+		VMOVUPS(x, Mem{Base: d})
+	} else {
+		VMOVUPS(x, t.result, Mem{Base: d})
+	}
 	Label("next")
 	ADDQ(Imm(4), p.list)
+	if tiles {
+		ADDQ(Imm(tileBytes), row)
+		CMPQ(row, U32(tileRows*tileBytes))
+		JNE(LabelRef("same"))
+		XORQ(row, row)
+	}
 	ADDQ(p.ldd, p.dst)
+	if tiles {
+		Label("same")
+	}
 	DECQ(p.count)
 	JNZ(LabelRef("rows"))
 	finish()
