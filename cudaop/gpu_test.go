@@ -391,6 +391,34 @@ func testLayer(t *testing.T) {
 	}
 }
 
+// TestRisingScores: scores that grow along the keys, by more than a float32 weight
+// holds if the first keys weigh about 1.
+func TestRisingScores(t *testing.T) { onBoth(t, testRisingScores) }
+
+func testRisingScores(t *testing.T) {
+	for _, dim := range []int{64, 128} {
+		for _, group := range []int{16, 32, 64, 128, 48} {
+			s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 700, HeadDim: dim}
+			t.Run(name(s, group), func(t *testing.T) {
+				a := operands(11, s)
+				for i := range a.Q {
+					a.Q[i] *= 4
+				}
+				for i := range a.K {
+					rise := 1 + 10*float32(i/dim)/float32(s.Len)
+					a.K[i] = bf16.ToFloat32(bf16.FromFloat32(a.K[i] * rise))
+				}
+				r := newRig(t, pulsecol.Config{Sparsity: 0.5, GroupSize: group, Schedule: pulsecol.Uniform{Refreshes: 1}}, a)
+				r.start(t, 3)
+				full, _ := ref.Attention[float64](a, nil)
+				tol.Close(t, r.step(t), full, outputError)
+				sparse, _ := ref.Attention[float64](a, r.table(t, 0))
+				tol.Close(t, r.step(t), sparse, outputError)
+			})
+		}
+	}
+}
+
 // TestFill: reuse steps are on the table that took the place of the chosen one.
 func TestFill(t *testing.T) { onBoth(t, testFill) }
 

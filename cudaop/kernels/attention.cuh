@@ -68,7 +68,8 @@ template <int GROUPS, int THREADS>
 struct Columns {
   static constexpr int kRings = GROUPS == 1 ? 1 : 3;
   static constexpr int kBlockKeys = THREADS * 16;  // expanded at a time, 16 by each thread
-  static constexpr int kRing = kBlockKeys + 128;   // beside what is left of the block before, less than two tiles
+  static constexpr int kLeft = GROUPS == 1 ? 128 : 256;  // what may be left in a ring of the blocks before
+  static constexpr int kRing = kBlockKeys + kLeft;
   static constexpr int kRingBytes = kRing * 4, kTotalsBytes = THREADS / 32 * 4;
 
   const int tid, n;
@@ -85,7 +86,7 @@ struct Columns {
   }
 
   // expand adds the next kBlockKeys keys' columns to the rings, and reports whether there were any left. No ring may
-  // have more than kRing - kBlockKeys keys before.
+  // have more than kLeft keys before.
   DEVICE bool expand() {
     if (block * kBlockKeys >= n) return false;
     const int lane = tid & 31, warp = tid >> 5;

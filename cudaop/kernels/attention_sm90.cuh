@@ -9,16 +9,20 @@
 //   expander   columns: turns the bits of the item's groups into lists of keys, one list for each stage (two warps)
 //   copier     columns: copies the listed keys and values row by row into the same rings (two warps)
 //   consumers  two warpgroups of 64 queries each run online softmax over the stages:
-//              S = q kᵀ, P = exp2(S - max), O = O·rescale + P v
+//              S = q kᵀ, P = exp2(S - reference), O = O + P v
 //
 // The scores of a stage are computed while the values of the stage before are multiplied, also where the one belongs to
 // the next item: the matrix unit does not wait for an item to end. The consumers take turns, so that one's softmax hides
 // under the other's products.
 //
+// The reference of a query is the highest score of the first stage in which it has a key, not the highest so far: weights
+// are rounded to bf16, whose error is relative, and summed in float32, so they may as well be large. Where those of a stage
+// become too large its scores are computed once more, and their maximum becomes the reference.
+//
 // With groups of less than 128 queries, 128/group groups share an item, and their columns are fetched once (a union
 // pack). Every stage carries, for each group, one bit for each key that says whether the group keeps it. Keys that both
-// halves of the queries need fill "shared" stages; "private" stages hold 64 keys of the first consumer and 64 of the
-// second, so that no consumer multiplies a key that none of its groups keeps.
+// halves of the queries need fill "shared" stages; "private" stages come in pairs, one for each consumer, so that no
+// consumer multiplies a key that none of its groups keeps.
 //
 // Limits, for a head of 128 columns on an H200 (132 multiprocessors): 4096 matrix operations a clock make a key of 128
 // queries cost 16 clocks, against 8 of the exponential unit and 13 for its 512 bytes from L2. So the matrix unit bounds
@@ -65,10 +69,11 @@ struct Config {
   static_assert(P + 2 * C <= 3 * 168, "more registers than the block starts with: raising would wait for ever");
 };
 
-// What is known of a stage besides its keys. A narrow one has 64 keys for each consumer: the same, or with kPrivate its
-// own half of the stage. Before the keys of an item come its queries, in a stage of their own that says kBegin, with the
-// item's number from kItemBit on. After the last stage comes one that is kDone and nothing else.
-enum StageInfo { kNarrow = 1, kPrivate = 2, kBegin = 4, kDone = 8, kItemBit = 4 };
+// What is known of a stage besides its keys. A narrow one has at most 64. A private one has keys of the first consumer,
+// and the stage behind it as many for the second, of which nothing is said; both are narrow or neither is. Of a masked one
+// some queries do not see all keys. Before the keys of an item come its queries, in a stage of their own that says kBegin,
+// with the item's number from kItemBit on. After the last stage comes one that is kDone and nothing else.
+enum StageInfo { kNarrow = 1, kPrivate = 2, kMasked = 4, kBegin = 8, kDone = 16, kItemBit = 5 };
 
 struct Item {
   int batch, head, first;                        // first query
@@ -145,7 +150,7 @@ struct Loader {
   }
 
   DEVICE void keys(int first, int head) {
-    const uint32_t full = open(0, a.n - first, T::kTileBytes);
+    const uint32_t full = open(a.n - first < kTile ? kMasked : 0, a.n - first, T::kTileBytes);
     share(base + T::kK + ks.index * T::kTileBytes, *maps.k, first, head, full);
     ks.next();
   }
@@ -269,7 +274,7 @@ struct Copier {
       if (__any_sync(~0u, info & kDone)) break;
       if (__any_sync(~0u, info & kBegin)) begin(item<T>(a, info >> kItemBit), info >> kItemBit);
       const uint32_t mask = tid < 4 * T::MASKS ? load_shared(base + T::kListMasks + (ls.index * T::MASKS * 4 + tid) * 4) : 0;
-      keys(info & (kNarrow | kPrivate), mask, [&](uint32_t to) { listed(to, a.k + at, ls.index); });
+      keys(info & (kNarrow | kPrivate | kMasked), mask, [&](uint32_t to) { listed(to, a.k + at, ls.index); });
       values_before();
       before = ls.index, at_before = at;
     }
@@ -318,14 +323,22 @@ struct Expander {
     ls.next();
   }
 
-  // A list of keys that both halves of the queries need, and one of the private keys of each half.
+  // shared makes a list of keys that both halves of the queries need.
   DEVICE void shared(Bits& columns) {
-    list(columns.have[0] > 64 ? 0 : kNarrow, [&](int r) { return columns.template entry<0>(r); });
+    const int masked = T::GROUPS > 2 || columns.have[0] < kTile ? kMasked : 0;
+    list((columns.have[0] > 64 ? 0 : kNarrow) | masked, [&](int r) { return columns.template entry<0>(r); });
     columns.template drop<0>(kTile);
   }
+
+  // apart makes two lists, of the private keys of each half. What is left of the shared keys goes into both, if it fits.
   DEVICE void apart(Bits& columns) {
-    list(kNarrow | kPrivate, [&](int r) { return r < 64 ? columns.template entry<1>(r) : columns.template entry<2>(r - 64); });
-    columns.template drop<1>(64), columns.template drop<2>(64);
+    const auto& have = columns.have;
+    const int longest = max(have[1], have[2]), more = have[0] + longest <= kTile ? have[0] : 0;
+    const int masked = T::GROUPS > 2 || min(have[1], have[2]) < kTile ? kMasked : 0;
+    list(kPrivate | (longest + more > 64 ? 0 : kNarrow) | masked,
+         [&](int r) { return r < have[1] || more == 0 ? columns.template entry<1>(r) : columns.template entry<0>(r - have[1]); });
+    list(0, [&](int r) { return r < have[2] || more == 0 ? columns.template entry<2>(r) : columns.template entry<0>(r - have[2]); });
+    columns.template drop<0>(more), columns.template drop<1>(kTile), columns.template drop<2>(kTile);
   }
 
   DEVICE void open(Bits& columns, int number) {
@@ -345,20 +358,25 @@ struct Expander {
       while (columns.expand()) {
         while (have[0] >= kTile) shared(columns);
         if constexpr (T::GROUPS > 1)
-          while ((have[1] >= 64 && have[2] >= 64) || have[1] > kTile || have[2] > kTile) apart(columns);
+          while (min(have[1], have[2]) >= kTile || max(have[1], have[2]) > Bits::kLeft) apart(columns);
       }
       number = next_item<T>(number);
       if (number < items<T>(a)) open(columns, number);  // what is loaded is needed after the lists that are left
+      if constexpr (T::GROUPS > 1) {
+        while (max(have[1], have[2]) > kTile) apart(columns);
+        if (have[0] + max(have[1], have[2]) > kTile) shared(columns);
+        if (have[1] + have[2] > 0) apart(columns);
+      }
       if (have[0] > 0) shared(columns);
-      if constexpr (T::GROUPS > 1)
-        while (have[1] + have[2] > 0) apart(columns);
-      if (first) list(kNarrow, [](int) { return kNoKey; });  // no group keeps anything
+      if (first) list(kNarrow | kMasked, [](int) { return kNoKey; });  // no group keeps anything
     }
     list(kDone, [](int) { return kNoKey; });
   }
 };
 
 // --- The consumers -------------------------------------------------------------------------------------------------
+
+constexpr float kLarge = 4096;                   // sums of a stage's weights from here on want another reference
 
 template <class T>
 struct Consumer {
@@ -371,17 +389,20 @@ struct Consumer {
   float o[T::D / 2];
   uint32_t q[T::D / 16][4], p[kTile / 16][4];    // left operands: the queries, and the weights of a stage
   struct State {
-    float max0 = kLowest, max1 = kLowest, sum0 = 0, sum1 = 0;  // of rows lane/4 and lane/4 + 8
+    float reference0 = kLowest, reference1 = kLowest, sum0 = 0, sum1 = 0;  // of rows lane/4 and lane/4 + 8
   } state;
-  float rescale0, rescale1;
+  float sum0, sum1;                              // of the stage's weights, of this thread
+  bool referred;                                 // each row of the warp has a reference
 
   DEVICE uint32_t barrier(int i) const { return base + T::kBarriers + i * 8; }
 
-  // release gives a stage back to all blocks that fill it: 32 arrivals of a warp, by lane 0. Where each lane has read the
-  // stage itself each arrives for itself. That is not needed, but compute-sanitizer only sees it so.
-  DEVICE void release(uint32_t b, bool each = false) {
+  // release gives a stage back to all blocks that fill it: 32 arrivals of a warp, by lane 0, or as many for the other
+  // consumer too. Where each lane has read the stage itself each arrives for itself. That is not needed, but
+  // compute-sanitizer only sees it so.
+  DEVICE void release(uint32_t b, bool each = false, bool for_both = false) {
     __syncwarp();
-    if (each) barrier_arrive(b); else if (lane == 0) barrier_arrive(b, 32);
+    const int times = for_both ? 2 : 1;
+    if (each) barrier_arrive(b, times); else if (lane == 0) barrier_arrive(b, 32 * times);
     if (T::BLOCKS > 1 && lane == 0) barrier_arrive_at(b, rank ^ 1, 32);
   }
 
@@ -391,26 +412,46 @@ struct Consumer {
   DEVICE uint32_t told(uint32_t at) const {
     if constexpr (kEachIsTold) return load_shared(at); else return __shfl_sync(~0u, lane == 0 ? load_shared(at) : 0, 0);
   }
-  DEVICE void release_keys() { release(barrier(T::kKEmpty + ks.index), kEachIsTold), ks.next(); }
+  // release_keys gives back the stage of keys of which the scores are computed; each says that every lane has read keys.
+  DEVICE void release_keys(bool each) {
+    release(barrier(T::kKEmpty + ks.index), each || kEachIsTold, apart() && which == 1);
+    leave(ks, apart());
+  }
+  DEVICE void release_values(bool apart) {
+    release(barrier(T::kVEmpty + vs.index), false, apart);
+    leave(vs, apart);
+  }
+  // leave goes on behind a stage, or behind a pair: of that each consumer uses one stage. It need not wait for the other's
+  // copies to be complete: when it comes to that place of the ring again, the other has waited for them and passed the
+  // turn on.
+  template <class S>
+  DEVICE void leave(S& stage, bool apart) {
+    stage.next();
+    if (apart && which == 0) stage.next();
+  }
 
   // my_turn waits until the other consumer has issued its products, your_turn lets it issue.
   DEVICE void my_turn() { named_sync(2 + which, 256); }
   DEVICE void your_turn() { named_arrive(3 - which, 256); }
 
-  // enter waits for the next stage.
+  // enter waits for the next stage, of a pair for this consumer's.
   DEVICE void enter() {
     barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
-    info = told(base + T::kInfo + ks.index * 4);
+    // A ballot tells the compiler that the warp agrees: what depends on it can stay in uniform registers, which products
+    // take their addresses from.
+    info = __ballot_sync(~0u, told(base + T::kInfo + ks.index * 4) >> lane & 1);
+    if (apart() && which == 1) {
+      release(barrier(T::kKEmpty + ks.index), kEachIsTold), ks.next();
+      barrier_wait(barrier(T::kKFull + ks.index), ks.parity);
+    }
   }
-  // A vote tells the compiler that the warp agrees: what depends on it can stay in uniform registers, which products
-  // take their addresses from.
   DEVICE bool is(int flag) const { return __any_sync(~0u, info & flag); }
   // What threads have copied becomes visible to the matrix unit; what the copy engine has copied is.
   DEVICE void visible() const {
     if constexpr (!T::FULL) copies_visible();
   }
   DEVICE bool narrow() const { return T::GROUPS > 0 && is(kNarrow); }
-  DEVICE int half() const { return T::GROUPS > 1 && is(kPrivate) ? which : 0; }
+  DEVICE bool apart() const { return T::GROUPS > 1 && is(kPrivate); }
 
   // queries takes over the queries of an item and goes on to its first keys, whose info then says of which item they are.
   DEVICE void queries() {
@@ -427,68 +468,95 @@ struct Consumer {
 
   template <int N>
   DEVICE void scores(float (&s)[N / 2]) {
-    const uint64_t k = descriptor(base + T::kK + ks.index * T::kTileBytes + half() * 8192, 0);
+    const uint64_t k = descriptor(base + T::kK + ks.index * T::kTileBytes, 0);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < T::D / 16; i++) wgmma<0>(s, q[i], advanced(k, (i >> 2) * kTile * 128 + (i & 3) * 32), i > 0);
     wgmma_commit();
   }
 
+  // values adds those of the stage before; apart says that it was of a pair.
   template <int N>
-  DEVICE void values(int half) {
-    const uint64_t v = descriptor(base + T::kV + vs.index * T::kTileBytes + half * 8192, kTile * 128);
+  DEVICE void values(bool apart) {
+    if (apart && which == 1) vs.next();
+    barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
+    visible();
+    const uint64_t v = descriptor(base + T::kV + vs.index * T::kTileBytes, kTile * 128);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < N / 16; i++) wgmma<1>(o, p[i], advanced(v, i * 2048), true);
     wgmma_commit();
   }
 
+  // hide makes the scores of keys that the group does not keep -inf.
   template <int N>
-  DEVICE void load_mask(uint32_t (&mask)[N / 32]) {
+  DEVICE void hide(float (&s)[N / 2]) {
     const int g = T::MASKS == 1 ? 0 : (which * 64 + warp * 16) / (kQueries / T::MASKS);
-    const uint32_t at = base + T::kMasks + ((ks.index * T::MASKS + g) * 4 + half() * 2) * 4;
 #pragma unroll
-    for (int i = 0; i < N / 32; i++) mask[i] = told(at + 4 * i);
-  }
-
-  // highest hides the scores of keys that the group does not keep, and finds the new maxima. A maximum stays where it is
-  // as long as no weight exceeds 2^8: bf16 is as exact there, and the outputs need not be multiplied so often.
-  template <int N>
-  DEVICE void highest(float (&s)[N / 2], const uint32_t (&mask)[N / 32]) {
-    uint32_t all = ~0u;
+    for (int i = 0; i < N / 32; i++) {
+      const uint32_t mask = told(base + T::kMasks + (ks.index * T::MASKS + g) * 16 + 4 * i) >> (2 * (lane & 3));
 #pragma unroll
-    for (int i = 0; i < N / 32; i++) all &= mask[i];
-    if (all != ~0u) {
-#pragma unroll
-      for (int j = 0; j < N / 8; j++) {
-        const uint32_t m = mask[j / 4] >> (2 * (lane & 3)) >> (8 * (j % 4));
-        if (!(m & 1)) s[4 * j] = s[4 * j + 2] = -CUDART_INF_F;
-        if (!(m & 2)) s[4 * j + 1] = s[4 * j + 3] = -CUDART_INF_F;
+      for (int j = 4 * i; j < 4 * i + 4; j++) {
+        if (!(mask >> (8 * (j % 4)) & 1)) s[4 * j] = s[4 * j + 2] = -CUDART_INF_F;
+        if (!(mask >> (8 * (j % 4)) & 2)) s[4 * j + 1] = s[4 * j + 3] = -CUDART_INF_F;
       }
     }
-    float m0 = state.max0, m1 = state.max1;
+  }
+
+  struct Factors {
+    float f0, f1;
+  };
+
+  // refer makes the highest scores so far the references. It returns by how much sums and outputs change.
+  template <int N>
+  DEVICE Factors refer(const float (&s)[N / 2]) {
+    float m0 = state.reference0, m1 = state.reference1;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
       m0 = fmaxf(m0, fmaxf(s[4 * j], s[4 * j + 1]));
       m1 = fmaxf(m1, fmaxf(s[4 * j + 2], s[4 * j + 3]));
     }
     m0 = quad_max(m0), m1 = quad_max(m1);
-    if ((m0 - state.max0) * a.scale_log2 <= 8) m0 = state.max0;
-    if ((m1 - state.max1) * a.scale_log2 <= 8) m1 = state.max1;
-    rescale0 = exp2_approx((state.max0 - m0) * a.scale_log2), rescale1 = exp2_approx((state.max1 - m1) * a.scale_log2);
-    state = {m0, m1, state.sum0 * rescale0, state.sum1 * rescale1};
+    referred = __all_sync(~0u, m0 > kLowest && m1 > kLowest);
+    const Factors by = {exp2_approx((state.reference0 - m0) * a.scale_log2), exp2_approx((state.reference1 - m1) * a.scale_log2)};
+    state = {m0, m1, state.sum0 * by.f0, state.sum1 * by.f1};
+    return by;
   }
 
   // weigh turns the scores of keys FROM .. TO-1 into weights.
   template <int FROM, int TO, int N>
   DEVICE void weigh(float (&s)[N]) {
-    const float b0 = state.max0 * a.scale_log2, b1 = state.max1 * a.scale_log2;
+    const float b0 = state.reference0 * a.scale_log2, b1 = state.reference1 * a.scale_log2;
+    if (FROM == 0) sum0 = sum1 = 0;
 #pragma unroll
     for (int j = FROM / 8; j < TO / 8; j++) {
       s[4 * j] = exp2_approx(fmaf(s[4 * j], a.scale_log2, -b0)), s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], a.scale_log2, -b0));
       s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], a.scale_log2, -b1)), s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], a.scale_log2, -b1));
-      state.sum0 += s[4 * j] + s[4 * j + 1], state.sum1 += s[4 * j + 2] + s[4 * j + 3];
+      sum0 += s[4 * j] + s[4 * j + 1], sum1 += s[4 * j + 2] + s[4 * j + 3];
     }
+  }
+
+  // again computes the weights of a stage with new references, from its scores computed once more: those of this warp
+  // alone, so by mma.sync.
+  template <int N>
+  DEVICE void again(float (&s)[N / 2]) {
+    const uint32_t keys = base + T::kK + ks.index * T::kTileBytes;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) s[i] = 0;
+#pragma unroll
+    for (int j = 0; j < N / 16; j++) {
+#pragma unroll
+      for (int i = 0; i < T::D / 16; i++) {
+        const int row = 16 * j + (lane >> 4) * 8 + (lane & 7), chunk = 2 * i + (lane >> 3 & 1);
+        uint32_t k[4];
+        ldmatrix(k, keys + (chunk >> 3) * kTile * 128 + swizzled(row, chunk & 7));
+        mma(&s[8 * j], q[i], k[0], k[1]);
+        mma(&s[8 * j + 4], q[i], k[2], k[3]);
+      }
+    }
+    if (is(kMasked)) hide<N>(s);
+    rescale(refer<N>(s));
+    weigh<0, N>(s);
   }
 
   // round makes the weights a left operand: the accumulator's layout is the operand's.
@@ -501,61 +569,62 @@ struct Consumer {
     }
   }
 
-  DEVICE void rescale() {
+  DEVICE void rescale(const Factors& by) {
 #pragma unroll
-    for (int j = 0; j < T::D / 8; j++) o[4 * j] *= rescale0, o[4 * j + 1] *= rescale0, o[4 * j + 2] *= rescale1, o[4 * j + 3] *= rescale1;
+    for (int j = 0; j < T::D / 8; j++) o[4 * j] *= by.f0, o[4 * j + 1] *= by.f0, o[4 * j + 2] *= by.f1, o[4 * j + 3] *= by.f1;
   }
 
   // begin computes the weights of the block's first stage, of N keys.
   template <int N>
   DEVICE void begin() {
     float s[N / 2];
-    uint32_t mask[N / 32];
-    load_mask<N>(mask);
     visible();
     my_turn();
     scores<N>(s);
     your_turn();
     wgmma_wait<0>();
-    release_keys();
-    highest<N>(s, mask);
+    if (is(kMasked)) hide<N>(s);
+    refer<N>(s);
     weigh<0, N>(s);
+    release_keys(false);
+    state.sum0 += sum0, state.sum1 += sum1;
     round<N>(s);
   }
 
   // step computes the weights of a stage of N keys while the values of the stage before, of BEFORE keys, are added. It
   // returns what was the state before, which is final if this stage is the first of an item.
   template <int N, int BEFORE>
-  DEVICE State step(int half_before) {
+  DEVICE State step(bool apart_before) {
     float s[N / 2];
-    uint32_t mask[N / 32];
-    load_mask<N>(mask);
     visible();                                   // not when it is this consumer's turn: it takes a while
     my_turn();
     scores<N>(s);
-    barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-    visible();
-    values<BEFORE>(half_before);
+    values<BEFORE>(apart_before);
     your_turn();
     wgmma_wait<1>();
-    release_keys();
     const State before = state;
     const bool fresh = is(kBegin);
-    if (fresh) state = State();
-    highest<N>(s, mask);
-    const bool moved = __any_sync(~0u, rescale0 != 1.f || rescale1 != 1.f);
+    if (fresh) state = State(), referred = false;
+    if (is(kMasked)) hide<N>(s);
+    const bool refers = !referred;
+    Factors by;
+    if (refers) by = refer<N>(s);
     weigh<0, N / 2>(s);
     // The wait for the values' product stands in the middle of the exponentials, in both arms of a branch. Without a
     // branch the compiler moves it ahead of all of them; after them, the memory would be given back later than it could
-    // be. All warps of a warpgroup must wait at the same place: fresh is the same for all of them, moved is not.
+    // be. All warps of a warpgroup must wait at the same place: fresh is the same for all of them, refers is not.
     if (fresh) {
       wgmma_wait<0>();
     } else {
       wgmma_wait<0>();
-      if (moved) rescale();
+      if (refers) rescale(by);
     }
-    release(barrier(T::kVEmpty + vs.index)), vs.next();
+    release_values(apart_before);
     weigh<N / 2, N>(s);
+    const bool large = !refers && __any_sync(~0u, sum0 > kLarge || sum1 > kLarge);
+    if (large) again<N>(s);
+    release_keys(large);
+    state.sum0 += sum0, state.sum1 += sum1;
     round<N>(s);
     return before;
   }
@@ -567,8 +636,8 @@ struct Consumer {
     store_row<T::D>(a.out, a.out_row(it.batch, it.head, row) * T::D, a.otype, o, sum0 > 0 ? 1 / sum0 : 0, lane & 3, row < a.n);
     store_row<T::D>(a.out, a.out_row(it.batch, it.head, row + 8) * T::D, a.otype, o + 2, sum1 > 0 ? 1 / sum1 : 0, lane & 3, row + 8 < a.n);
     if (a.lse && (lane & 3) == 0) {
-      if (row < a.n) a.lse[first + row] = log_sum_exp(last.max0, sum0, a.scale_log2);
-      if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(last.max1, sum1, a.scale_log2);
+      if (row < a.n) a.lse[first + row] = log_sum_exp(last.reference0, sum0, a.scale_log2);
+      if (row + 8 < a.n) a.lse[first + row + 8] = log_sum_exp(last.reference1, sum1, a.scale_log2);
     }
   }
 
@@ -583,25 +652,23 @@ struct Consumer {
     if (!is(kDone)) {
       clear();
       queries();
-      int number = info >> kItemBit, half_before = half();
-      bool narrow_before = narrow();
+      int number = info >> kItemBit;
+      bool narrow_before = narrow(), apart_before = apart();
       if (narrow_before) begin<64>(); else begin<128>();
       while (true) {
         enter();
         if (is(kDone)) break;
         if (is(kBegin)) queries();
-        const State before = narrow() ? narrow_before ? step<64, 64>(half_before) : step<64, 128>(half_before)
-                                      : narrow_before ? step<128, 64>(half_before) : step<128, 128>(half_before);
-        narrow_before = narrow(), half_before = half();
+        const State before = narrow() ? narrow_before ? step<64, 64>(apart_before) : step<64, 128>(apart_before)
+                                      : narrow_before ? step<128, 64>(apart_before) : step<128, 128>(apart_before);
+        narrow_before = narrow(), apart_before = apart();
         if (is(kBegin)) {
           finish(item<T>(a, number), before);
           clear();
           number = info >> kItemBit;
         }
       }
-      barrier_wait(barrier(T::kVFull + vs.index), vs.parity);
-      visible();
-      if (narrow_before) values<64>(half_before); else values<128>(half_before);
+      if (narrow_before) values<64>(apart_before); else values<128>(apart_before);
       wgmma_wait<0>();
       finish(item<T>(a, number), state);
     }

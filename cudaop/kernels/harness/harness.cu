@@ -242,11 +242,24 @@ struct Operand : Buffer<bf16> {
   const void* operand() const { return exact ? static_cast<const void*>(wide.p) : p; }
 };
 
+// rise multiplies the rows of matrices [n, d] by 1 to 11, the later the more.
+__global__ void rise(bf16* x, size_t count, int n, int d) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count; i += static_cast<size_t>(gridDim.x) * blockDim.x)
+    x[i] = __float2bfloat16(__bfloat162float(x[i]) * (1 + 10.f * (i / d % n) / n));
+}
+
 struct Inputs {
   Shape s;
   Operand q, k, v;
   Inputs(const Shape& s, unsigned seed, float sharp = 1)
       : s(s), q(s.queries() * s.d, seed, sharp), k(s.keys() * s.d, seed + 1, 1), v(s.keys() * s.d, seed + 2, 1) {
+    OK(cudaDeviceSynchronize());
+  }
+
+  // raise lets scores grow along the keys, beyond what a float32 weight holds if the first keys weigh about 1.
+  void raise() {
+    rise<<<1024, 256>>>(k.p, s.keys() * s.d, s.n, s.d);
+    if (exact) widen<<<1024, 256>>>(k.p, k.wide.p, s.keys() * s.d);
     OK(cudaDeviceSynchronize());
   }
 };
@@ -407,6 +420,9 @@ static void check_dense(const Attention& run, int d) {
       check_one(run, in, nullptr, {n / 3, 0}, ratio == 1, name(in.s, "dense, padded"));
     }
   }
+  Inputs rising(shape(1, 2, 1, small() ? 300 : 2000, d, 128), 6, 4);
+  rising.raise();
+  check_one(run, rising, nullptr, {}, 1, name(rising.s, "dense, rising"));
   if (small()) return;
   const Inputs in(shape(1, 8, 2, 2000, d, 128), 5);
   repeat(in.s.queries() * d / 2, "dense", [&](uint32_t* out) { run(in, out, nullptr, nullptr, nullptr, 0); });
@@ -465,6 +481,15 @@ static void check_sparse(const Attention& run, int d, int group) {
     }
     Buffer<uint32_t> device(bits);
     check_one(run, in, device.p, {}, 0, name(s, "uneven"));
+  }
+  for (float share : {0.f, .7f}) {
+    Inputs in(shape(1, 2, 1, small() ? 300 : 2000, d, group), 6, 4);
+    in.raise();
+    const Shape& s = in.s;
+    Buffer<uint32_t> bits(s.rows() * s.words());
+    fill_bits<<<static_cast<unsigned>(s.rows()), 128>>>(bits.p, s.rows(), static_cast<int>(s.groups()), s.n, s.n / 2, std::max(1, 128 / group), share, 9);
+    OK(cudaDeviceSynchronize());
+    check_one(run, in, bits.p, {}, 1, name(s, "rising"));
   }
   if (small()) return;
   const Inputs in(shape(1, 8, 2, 2000, d, group), 5);
