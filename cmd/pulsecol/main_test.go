@@ -41,6 +41,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DREAM", filepath.Join(data, "dream"))
 			small, err := filepath.Abs("../../internal/tinymodel/llada")
 			env.Setenv("SMALL", small)
+			// In the cuda build the command may find CUDA's libraries by this alone.
+			env.Setenv("LD_LIBRARY_PATH", os.Getenv("LD_LIBRARY_PATH"))
 			return err
 		},
 		Condition: func(cond string) (bool, error) {
