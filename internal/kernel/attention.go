@@ -78,6 +78,10 @@ type Operands struct {
 	Scale float32   // a score is Scale * q.k
 
 	Precision Precision // of q.k and the product with v
+
+	// Dense and ColumnSparse compute the queries [From, To) of every head; the results
+	// of others may stay as they are. 0, 0 = all.
+	From, To int
 }
 
 // check panics unless the slices have the lengths the shape asks for.
@@ -91,6 +95,17 @@ func (a *Operands) check(fn string) {
 	if a.Valid != nil {
 		checkLen(fn, "Valid", len(a.Valid), a.Batch*a.Len)
 	}
+	if from, to := a.wanted(); from < 0 || from >= to || to > a.Len {
+		panic(fmt.Sprintf("kernel: %s: queries [%d, %d), must be some within [0, %d)", fn, from, to, a.Len))
+	}
+}
+
+// wanted is the range of queries to compute.
+func (a *Operands) wanted() (from, to int) {
+	if a.From == 0 && a.To == 0 {
+		return 0, a.Len
+	}
+	return a.From, a.To
 }
 
 func checkLen(fn, name string, got, want int) {

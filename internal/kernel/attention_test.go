@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,6 +227,59 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// TestWanted checks that queries that are wanted alone get the bits that they get
+// among all others, at every level and precision, and that far ones are left alone.
+func TestWanted(t *testing.T) {
+	const far = 256 // queries, more than a tile has
+	for i, c := range attentionCases() {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRand(uint64(i))
+			a := operands(r, c.shape)
+			c.pad.apply(a)
+			tables := c.tables(r)
+			tables["dense"] = nil
+			n := a.Len
+			kernel.ForEachLevel(t, func(t *testing.T) {
+				for _, precision := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
+					for name, table := range tables {
+						some := *a
+						some.Precision = precision
+						attend := func(out, lse []float32) {
+							if table == nil {
+								team.Dense(out, lse, &some)
+							} else {
+								team.ColumnSparse(out, lse, &some, table)
+							}
+						}
+						out, lse := make([]float32, len(a.Q)), make([]float32, a.Batch*a.Heads*n)
+						attend(out, lse)
+						for _, span := range [][2]int{{0, 1}, {n - 1, n}, {n / 2, n/2 + 1}, {n / 3, n - n/3}, {0, n}} {
+							some.From, some.To = span[0], span[1]
+							what := fmt.Sprintf("%s, %v, queries %v", name, precision, span)
+							part, partLSE := make([]float32, len(out)), make([]float32, len(lse))
+							fill(part, 17)
+							fill(partLSE, 17)
+							attend(part, partLSE)
+							for q := range partLSE {
+								row, at := part[q*a.HeadDim:][:a.HeadDim], q%n
+								switch {
+								case at >= span[0] && at < span[1]:
+									sameBits(t, what, row, out[q*a.HeadDim:][:a.HeadDim])
+									sameBits(t, what+": lse", partLSE[q:q+1], lse[q:q+1])
+								case at <= span[0]-far || at >= span[1]-1+far:
+									if partLSE[q] != 17 || slices.ContainsFunc(row, func(x float32) bool { return x != 17 }) {
+										t.Fatalf("%s: query %d was computed", what, at)
+									}
+								}
+							}
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestGradientsAskedFor checks that each gradient is the same without the others.
 func TestGradientsAskedFor(t *testing.T) {
 	a := operands(newRand(4), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
@@ -364,6 +418,11 @@ func TestContract(t *testing.T) {
 	short := *a
 	short.K = short.K[1:]
 	table := &kernel.Table{Bits: make([]uint32, 2), Group: 2}
+	span := func(from, to int) *kernel.Operands {
+		some := *a
+		some.From, some.To = from, to
+		return &some
+	}
 	out := make([]float32, len(a.Q))
 	projection := func(outputs int) kernel.Projection {
 		return kernel.Projection{Weight: kernel.Matrix{Rows: outputs, Cols: 4, Data: make([]byte, 16*outputs)}}
@@ -376,6 +435,9 @@ func TestContract(t *testing.T) {
 		{"Dense: len(out) is 15, want 16", func() { team.Dense(out[1:], nil, a) }},
 		{"Dense: len(lse) is 7, want 8", func() { team.Dense(out, make([]float32, 7), a) }},
 		{"Dense: len(K) is 7, want 8", func() { team.Dense(out, nil, &short) }},
+		{"Dense: queries [3, 5), must be some within [0, 4)", func() { team.Dense(out, nil, span(3, 5)) }},
+		{"ColumnSparse: queries [2, 2)", func() { team.ColumnSparse(out, nil, span(2, 2), table) }},
+		{"Dense: queries [-1, 2)", func() { team.Dense(out, nil, span(-1, 2)) }},
 		{"DenseScores: len(scores) is 15, want 16", func() { team.DenseScores(out, out[1:], a, 2) }},
 		{"DenseScores: group is 0", func() { team.DenseScores(out, out, a, 0) }},
 		{"Scores: lo is 5", func() { team.Scores(out, 4, a, 2, 5) }},

@@ -2,26 +2,29 @@ package kernel
 
 // Dense computes out = softmax(Scale q k^T) v over all valid keys: out
 // [B, H, N, D], and lse [B, H, N] = log of the sum of exp(scores) unless lse is
-// nil.
+// nil. It computes a's wanted queries.
 func (t *Team) Dense(out, lse []float32, a *Operands) {
 	a.check("Dense")
 	checkLen("Dense", "out", len(out), len(a.Q))
 	checkOptional("Dense", "lse", lse, a.queries())
 
-	tiles := Groups(a.Len, a.tileQueries())
-	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), tiles})
+	from, to := a.wanted()
+	before := from / a.tileQueries()
+	tiles := Groups(to, a.tileQueries()) - before
+	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), before, tiles})
 }
 
 type denseJob struct {
 	Operands
 	out, lse []float32
 	keys     [][]int32 // by batch row
-	tiles    int       // of a head
+	before   int       // tiles of a head that nobody wants
+	tiles    int       // those behind them
 }
 
 func (j *denseJob) run(w *scratch, task int) {
 	queries := j.tileQueries()
-	index, first := task/j.tiles, task%j.tiles*queries
+	index, first := task/j.tiles, (j.before+task%j.tiles)*queries
 	t := j.newTile(index, first, min(first+queries, j.Len), j.keys[index/j.Heads])
 	t.out = j.headOut(j.out, index)
 	if t.last < j.Len {

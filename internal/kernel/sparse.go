@@ -5,7 +5,8 @@ import "math/bits"
 // ColumnSparse is attention over the keys that a table keeps: every query of a
 // group attends to the valid keys of the group's bitmap, with a softmax
 // normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, N, D], lse
-// [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf.
+// [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf. It
+// computes a's wanted queries.
 func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	a.check("ColumnSparse")
 	table.check("ColumnSparse", a.Shape)
@@ -13,11 +14,12 @@ func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	checkOptional("ColumnSparse", "lse", lse, a.queries())
 
 	group := min(table.Group, a.Len)
+	from, to := a.wanted()
 	j := columnSparseJob{
-		Operands: *a, table: *table, out: out, lse: lse,
-		group: group, groups: Groups(a.Len, group), pack: max(1, packQueries/group),
+		Operands: *a, table: *table, out: out, lse: lse, from: from, to: to,
+		group: group, before: from / group, groups: Groups(to, group), pack: max(1, packQueries/group),
 	}
-	run(t, &t.columnSparse, a.Batch*a.Heads*Groups(j.groups, j.pack), j)
+	run(t, &t.columnSparse, a.Batch*a.Heads*Groups(j.groups-j.before, j.pack), j)
 }
 
 type columnSparseJob struct {
@@ -25,8 +27,11 @@ type columnSparseJob struct {
 	table    Table
 	out, lse []float32
 
+	from, to int // queries that are wanted
+
 	group  int // queries of a group
-	groups int // of a head
+	before int // groups of a head that nobody wants
+	groups int // these, and those that are wanted
 	pack   int // groups of a task
 }
 
@@ -35,8 +40,8 @@ type columnSparseJob struct {
 const packQueries = 512
 
 func (j *columnSparseJob) run(w *scratch, task int) {
-	packs := Groups(j.groups, j.pack)
-	index, u := task/packs, task%packs*j.pack
+	packs := Groups(j.groups-j.before, j.pack)
+	index, u := task/packs, j.before+task%packs*j.pack
 	last := min(u+j.pack, j.groups)
 	next := tableKeys(&w.index[u%2], &j.Operands, &j.table, index, u)
 	for ; u < last; u++ {
@@ -47,7 +52,11 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 		}
 		end := min((u+1)*j.group, j.Len)
 		for first := u * j.group; first < end; first += j.tileQueries() {
-			tile := j.newTile(index, first, min(first+j.tileQueries(), end), keys)
+			limit := min(first+j.tileQueries(), end)
+			if limit <= j.from || first >= j.to {
+				continue
+			}
+			tile := j.newTile(index, first, limit, keys)
 			tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
 			tile.next = next
 			if tile.last < end {
