@@ -7,12 +7,13 @@ import (
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // AttentionOption is an optional part of one Attention call.
 type AttentionOption func(*attentionOptions)
 
-type attentionOptions struct{ mask *gorgonia.Node }
+type attentionOptions struct{ mask, rows *gorgonia.Node }
 
 // WithPaddingMask hides padding: mask [B,N] float32 is 0 at padding positions.
 // No query attends to padding, padding queries have no part in choosing columns,
@@ -20,6 +21,16 @@ type attentionOptions struct{ mask *gorgonia.Node }
 // themselves return is meaningless.
 func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
 	return func(o *attentionOptions) { o.mask = mask }
+}
+
+// WithRows says which tokens' results are wanted, as behind a model's last
+// attention: rows [R] int32 holds b*N+i for token i of batch row b, and a negative
+// number for none, as graph.TakeRows has it. What Attention returns for other
+// tokens is meaningless: queries before the first and behind the last of these
+// tokens, over all batch rows, are left out unless a refresh needs them. The result
+// then has no gradient.
+func WithRows(rows *gorgonia.Node) AttentionOption {
+	return func(o *attentionOptions) { o.rows = rows }
 }
 
 // Attention adds an attention layer under l's controller to the graph of q, k
@@ -50,9 +61,12 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	case len(q.Shape()) != 4:
 		return nil, fmt.Errorf("pulsecol: %s: q has shape %v, want [B H N D]", l.path, q.Shape())
 	}
+	if err := checkRows(o.rows, q); err != nil { // before there are nodes for it
+		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
+	}
 	p := op.AttentionParams{
 		Group: l.ctl.group, Selection: l.ctl.sel, Scale: l.ctl.cfg.Scale,
-		Masked: o.mask != nil, Precision: l.ctl.cfg.Precision, State: l.state,
+		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision, State: l.state,
 	}
 	collect, err := op.NewScoreCollect(l.path, p)
 	if err != nil {
@@ -75,12 +89,30 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err != nil {
 		return nil, err
 	}
-	y, err := l.add(device, attend, o.mask, q, k, v, columns)
+	inputs := []*gorgonia.Node{q, k, v, columns}
+	if o.rows != nil {
+		inputs = append(inputs, o.rows)
+	}
+	y, err := l.add(device, attend, o.mask, inputs...)
 	if err != nil {
 		return nil, err
 	}
 	l.used = true
 	return y, nil
+}
+
+// checkRows checks the rows that attention to q is wanted for, if it is for some.
+func checkRows(rows, q *gorgonia.Node) error {
+	if rows == nil {
+		return nil
+	}
+	if t, ok := rows.Type().(gorgonia.TensorType); !ok || t.Of != tensor.Int32 || len(rows.Shape()) != 1 || rows.Shape()[0] < 1 {
+		return fmt.Errorf("rows are %v of shape %v, want int32 [R]", rows.Type(), rows.Shape())
+	}
+	if rows.Graph() != nil && q.Graph() != nil && rows.Graph() != q.Graph() {
+		return errors.New("rows and q belong to different graphs")
+	}
+	return nil
 }
 
 // add puts an operator into the graph, on a device, with the padding mask as its

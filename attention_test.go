@@ -329,6 +329,74 @@ func TestPermutedKeys(t *testing.T) {
 	checkAttention(t, m.step(&moved, pulsecol.Reuse), a, r.table(0))
 }
 
+// TestRows: where rows are wanted, attention gives these the bits that it gives
+// them among all, in every mode and pattern, whatever the rows of the step.
+func TestRows(t *testing.T) {
+	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 8}
+	n := int32(s.Len)
+	wanted := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 70, 75}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}}
+	for _, pattern := range []pulsecol.Pattern{nil, pulsecol.Blocks{Size: 16}, pulsecol.SparseD{BlockSize: 32}, pulsecol.SlidingWindow{Width: 20}, pulsecol.Streaming{Width: 20}} {
+		for _, padded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v,padded=%v", pattern, padded), func(t *testing.T) {
+				a := randomOperands(21, s)
+				if padded {
+					padLeft(a, 0, 20)
+				}
+				ctl := newController(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 32, Pattern: pattern, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}})
+				g := gorgonia.NewGraph()
+				q, k, v, mask := qkv(g, a)
+				rows := gorgonia.NewVector(g, tensor.Int32, gorgonia.WithShape(3), gorgonia.WithName("rows"))
+				var opts []pulsecol.AttentionOption
+				if padded {
+					opts = append(opts, pulsecol.WithPaddingMask(mask))
+				}
+				var all, some gorgonia.Value
+				gorgonia.Read(must(pulsecol.Attention(q, k, v, ctl.Layer(0), opts...))(t), &all)
+				gorgonia.Read(must(pulsecol.Attention(q, k, v, ctl.Layer(1), append(opts, pulsecol.WithRows(rows))...))(t), &some)
+				r := &rig{t: t, g: g, q: q, k: k, v: v, mask: mask, ctl: ctl, m: must(pulsecol.NewMachine(g, ctl))(t)}
+				defer r.m.Close()
+				modes := map[pulsecol.Mode]bool{}
+				for round, off := range []bool{false, true} {
+					ctl.SetDense(off)
+					r.start(len(wanted))
+					for step, want := range wanted {
+						next := *randomOperands(uint64(22+step), s)
+						next.Valid = a.Valid
+						r.let(&next)
+						if err := gorgonia.Let(rows, dense(want, 3)); err != nil {
+							t.Fatal(err)
+						}
+						if err := r.m.Step(); err != nil {
+							t.Fatal(err)
+						}
+						modes[ctl.LastMode()] = true
+						for _, row := range want {
+							if row < 0 {
+								continue
+							}
+							for h := range s.Heads {
+								at := ((int(row/n)*s.Heads+h)*s.Len + int(row%n)) * s.HeadDim
+								sameBits(t, fmt.Sprintf("round %d, step %d (%v), row %d, head %d", round, step, ctl.LastMode(), row, h),
+									some.Data().([]float32)[at:at+s.HeadDim], all.Data().([]float32)[at:at+s.HeadDim])
+							}
+						}
+					}
+				}
+				if !modes[pulsecol.Dense] || !modes[pulsecol.Reuse] {
+					t.Errorf("modes %v", modes)
+				}
+				if err := gorgonia.Let(rows, dense([]int32{0, 2 * n, -1}, 3)); err != nil {
+					t.Fatal(err)
+				}
+				r.start(1)
+				if err := r.m.Step(); !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "rows[1] is 300, the input has 300 rows") {
+					t.Errorf("a row that there is not: %v", err)
+				}
+			})
+		}
+	}
+}
+
 // TestOneGroup: with a group of n or more queries there is one set for all, chosen
 // by the mean over the whole sequence.
 func TestOneGroup(t *testing.T) {
@@ -650,6 +718,22 @@ func TestAttentionErrors(t *testing.T) {
 		}
 		if got := len(g.AllNodes()); got != before {
 			t.Errorf("%s: %d nodes were left in the graph", name, got-before)
+		}
+	}
+	otherRows, _, _, _ := qkv(gorgonia.NewGraph(), a)
+	otherRows = gorgonia.NewVector(otherRows.Graph(), tensor.Int32, gorgonia.WithShape(2), gorgonia.WithName("rows"))
+	for want, rows := range map[string]*gorgonia.Node{
+		"rows are Vector float32 of shape (2), want int32 [R]":  node("rows32", tensor.Float32, 2),
+		"rows are Matrix int32 of shape (1, 2), want int32 [R]": node("rows2", tensor.Int32, 1, 2),
+		"rows and q belong to different graphs":                 otherRows,
+	} {
+		before := len(g.AllNodes())
+		y, err := pulsecol.Attention(q, k, v, ctl.Layer(0), pulsecol.WithRows(rows))
+		if err == nil || y != nil || !strings.Contains(err.Error(), "pulsecol.layers.0.attention: "+want) {
+			t.Errorf("got %v, %v; want an error with %q and the layer's path", y, err, want)
+		}
+		if got := len(g.AllNodes()); got != before {
+			t.Errorf("%s: %d nodes were left in the graph", want, got-before)
 		}
 	}
 	for _, l := range []*pulsecol.Layer{nil, new(pulsecol.Layer), ctl.Layer(-1), ctl.Layer(1 << 16)} {

@@ -128,3 +128,16 @@ func TestNoGradientIsAnError(t *testing.T) {
 		t.Errorf("error %v, want one that says ScoreCollect has no gradient", err)
 	}
 }
+
+// TestNoGradientOfRows: with rows wanted alone, gorgonia.Grad gets an error.
+func TestNoGradientOfRows(t *testing.T) {
+	g := gorgonia.NewGraph()
+	q, k, v, _ := qkv(g, randomOperands(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2}))
+	rows := gorgonia.NewVector(g, tensor.Int32, gorgonia.WithShape(1), gorgonia.WithName("rows"))
+	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})
+	y := must(pulsecol.Attention(q, k, v, ctl.Layer(0), pulsecol.WithRows(rows)))(t)
+	cost := must(gorgonia.Sum(y))(t)
+	if _, err := gorgonia.Grad(cost, q); err == nil || !strings.Contains(err.Error(), op.ErrNoGradient.Error()) || !strings.Contains(err.Error(), "ColumnSparseAttn") {
+		t.Errorf("got %v, want %q of ColumnSparseAttn", err, op.ErrNoGradient)
+	}
+}

@@ -46,6 +46,7 @@ type heads struct {
 	scale                         float64
 	start                         cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
 	keys                          []int        // real keys of each batch row
+	span                          cu.DevicePtr // the queries that are wanted, from the first to behind the last; 0 for all
 }
 
 // heads makes q, k and v what the kernels take, and reads the padding mask, if there
@@ -67,6 +68,26 @@ func (c *call) heads(p op.AttentionParams) (*heads, error) {
 	}
 	h.start, h.keys, err = c.padding(p.Masked, h.batch, h.n)
 	return h, err
+}
+
+// wanted is heads for an operator that may have rows, behind its columns.
+func (c *call) wanted(p op.AttentionParams) (*heads, error) {
+	h, err := c.heads(p)
+	if err != nil || !p.Rows {
+		return h, err
+	}
+	rows, err := c.at(4, tensor.Int32)
+	if err != nil {
+		return nil, err
+	}
+	if h.span, err = c.room(8); err != nil {
+		return nil, err
+	}
+	k, err := c.kernel("table", "span")
+	if err != nil {
+		return nil, err
+	}
+	return h, k.launch(1, address(rows), address(h.span), integer(c.in[4].Shape()[0]), integer(h.batch), integer(h.n))
 }
 
 // output is where attention leaves its result: by heads, [B,H,N,D], or by tokens,
@@ -135,7 +156,7 @@ const (
 func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 	args := []uint64{
 		address(out.at), address(lse), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
 	}
 	if h.dt != tensor.Float32 && c.isHopper() {
 		k, err := c.kernel("dense_sm90", fmt.Sprintf("dense_sm90_d%d", h.dim))
@@ -185,7 +206,7 @@ func (c *call) window(h *heads, out output, reach, sinks int) error {
 	return c.attend(h, file, "", h.batch*h.heads, h.n,
 		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(h.start),
 		integer(min(reach, h.n)), integer(sinks),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens))
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span))
 }
 
 // sparse queues attention over the columns in bits.
@@ -194,7 +215,7 @@ func (c *call) sparse(h *heads, bits cu.DevicePtr, out output, group int) error 
 	args := []uint64{
 		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(bits),
 		integer(h.heads * u * w), integer(u * w),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.byTokens),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
 	}
 	switch {
 	case h.dt == tensor.Float32:

@@ -66,7 +66,7 @@ func (r *columnSparseAttn) handOver(c *call, l *layer) (gorgonia.Value, error) {
 
 // window attends to the keys of a static pattern.
 func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
-	h, err := c.heads(r.p)
+	h, err := c.wanted(r.p)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
 func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, error) {
 	p := r.p
 	p.Masked = false // padding is in no table
-	h, err := c.heads(p)
+	h, err := c.wanted(p)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (r *denseAttn) run(c *call) (gorgonia.Value, error) { return denseResult(c,
 
 // denseResult is full attention as an operator's result.
 func denseResult(c *call, p op.AttentionParams) (gorgonia.Value, error) {
-	h, err := c.heads(p)
+	h, err := c.wanted(p)
 	if err != nil {
 		return nil, err
 	}

@@ -391,6 +391,73 @@ func testLayer(t *testing.T) {
 	}
 }
 
+// TestRows: where rows are wanted, attention gives these the bits that it gives them
+// among all, whatever the rows of the step.
+func TestRows(t *testing.T) { onBoth(t, testRows) }
+
+func testRows(t *testing.T) {
+	for _, precision := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
+		for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Streaming{Width: 50}} {
+			for _, group := range []int{16, 32, 64, 128, 48} {
+				if group != 32 && (precision == pulsecol.Float32 || pattern != pulsecol.Columns{}) {
+					continue // has no kernel of its own
+				}
+				t.Run(fmt.Sprintf("%v,%v,g%d", precision, pattern, group), func(t *testing.T) { rowsWanted(t, precision, pattern, group) })
+			}
+		}
+	}
+}
+
+func rowsWanted(t *testing.T, precision pulsecol.Precision, pattern pulsecol.Pattern, group int) {
+	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 700, HeadDim: 128}
+	n := int32(s.Len)
+	ctl := must(pulsecol.NewController(pulsecol.Config{
+		Sparsity: 0.8, GroupSize: group, Pattern: pattern, Precision: precision, Device: pulsecol.CUDA, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2},
+	}))(t)
+	g := gorgonia.NewGraph()
+	q, k, v := inputs(g, "layer", operands(31, s))
+	rows := input(g, "rows", make([]int32, 3), 3)
+	all := read(must(pulsecol.Attention(q, k, v, ctl.Layer(0)))(t))
+	some := read(must(pulsecol.Attention(q, k, v, ctl.Layer(1), pulsecol.WithRows(rows)))(t))
+	m := must(pulsecol.NewMachine(g, ctl))(t)
+	defer func() {
+		if err := errors.Join(m.Close(), ctl.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	wanted := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 270, 275}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}, {n + 127, 128, -1}, {511, n + 512, 300}}
+	modes := map[pulsecol.Mode]bool{}
+	for _, off := range []bool{false, true} {
+		ctl.SetDense(off)
+		if err := ctl.Start(len(wanted)); err != nil {
+			t.Fatal(err)
+		}
+		for step, want := range wanted {
+			if err := gorgonia.Let(rows, tensor.New(tensor.WithShape(3), tensor.WithBacking(slices.Clone(want)))); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Step(); err != nil {
+				t.Fatal(err)
+			}
+			modes[ctl.LastMode()] = true
+			for _, row := range want {
+				if row < 0 {
+					continue
+				}
+				for h := range s.Heads {
+					at := ((int(row/n)*s.Heads+h)*s.Len + int(row%n)) * s.HeadDim
+					if !slices.Equal(floats(some)[at:at+s.HeadDim], floats(all)[at:at+s.HeadDim]) {
+						t.Fatalf("step %d (%v): row %d, head %d is not what it is among all", step+1, ctl.LastMode(), row, h)
+					}
+				}
+			}
+		}
+	}
+	if !modes[pulsecol.Dense] || !modes[pulsecol.Reuse] {
+		t.Errorf("modes %v", modes)
+	}
+}
+
 // TestRisingScores: scores that grow along the keys, by more than a float32 weight
 // holds if the first keys weigh about 1.
 func TestRisingScores(t *testing.T) { onBoth(t, testRisingScores) }

@@ -163,6 +163,8 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		at := cu.DevicePtr(0)
 		if l := r.layers[t.p.State]; mode == op.Refresh && l != nil {
 			at = l.out
+		} else if t.p.Rows {
+			room(8) // the span of the rows
 		}
 		r.keep(n, at)
 		r.attended(n)

@@ -34,7 +34,8 @@ func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts .
 
 // BuildRows is Build for a model's last block, of which only some tokens are
 // wanted: rows [R] int32 as TakeRows has them. The result is [1,R,D]. All tokens
-// are attended to; what follows attention is computed for the wanted ones alone.
+// are attended to; attention's results are computed from the first wanted token to
+// the last, unless a refresh needs all, and what follows for the wanted ones alone.
 // With rows nil it is Build.
 func (b *Block) BuildRows(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
 	own := *b
@@ -87,6 +88,9 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 	v, err := SplitHeads(b.Path+".v.heads", qkv, heads[2]) // [B,Hkv,N,D]
 	if err != nil {
 		return nil, err
+	}
+	if rows != nil {
+		opts = append(opts[:len(opts):len(opts)], pulsecol.WithRows(rows))
 	}
 	a, err := pulsecol.Attention(q, k, v, layer, opts...)
 	if err != nil {

@@ -16,6 +16,7 @@ type AttentionParams struct {
 	Selection Selection // which keys they keep
 	Scale     float64   // of q·k; 0 = 1/sqrt(head dimension)
 	Masked    bool      // takes a padding mask as last input: [B,N] float32, 0 for padding
+	Rows      bool      // ColumnSparseAttn takes rows [R] int32 behind the columns: the tokens that are wanted
 	Precision Precision // of q·k and the product with v, not of their gradients
 	State     *State    // of a controller's layer; nil = the operators are pure functions
 }

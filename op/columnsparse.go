@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -21,7 +22,13 @@ import (
 // With a State it does what the step's mode says: full attention (Dense), the
 // output that ScoreCollect left (Refresh), or the kept columns (Reuse).
 //
-// It is differentiable in q, k and v, for the keys that were kept.
+// Where only some tokens are wanted, as behind a model's last attention, it takes
+// rows [R] int32 as TakeRows has them, after the columns. It may then leave out
+// queries before the first of these tokens and behind the last, over all batch
+// rows; what it returns for them is meaningless.
+//
+// It is differentiable in q, k and v, for the keys that were kept, but not with
+// rows.
 type ColumnSparseAttn struct {
 	base
 	p     AttentionParams
@@ -34,7 +41,11 @@ func NewColumnSparseAttn(path string, p AttentionParams) (*ColumnSparseAttn, err
 	if err := p.validate(kind, path); err != nil {
 		return nil, err
 	}
-	b := newBase(kind, path, p.masked(float4, float4, float4, bits4), float4, p.params()...)
+	in := []hm.Type{float4, float4, float4, bits4}
+	if p.Rows {
+		in = append(in, int1)
+	}
+	b := newBase(kind, path, p.masked(in...), float4, append(p.params(), p.Rows)...)
 	o := &ColumnSparseAttn{b, p, p.State}
 	if p.State != nil {
 		p.State.sparse = o
@@ -92,12 +103,35 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
+	if o.p.Rows {
+		if a.From, a.To, err = span(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
+			return nil, err
+		}
+		if a.From == a.To {
+			return o.finish(out, ts)
+		}
+	}
 	if table == nil {
 		o.team().Dense(y, nil, &a)
 	} else {
 		o.team().ColumnSparse(y, nil, &a, table)
 	}
 	return o.finish(out, ts)
+}
+
+// span returns the range of tokens that rows ask for, over all batch rows of n.
+func span(o fmt.Stringer, rows []int32, batch, n int) (from, to int, err error) {
+	from = n
+	for r, at := range rows {
+		if at < 0 {
+			continue
+		}
+		if int(at) >= batch*n {
+			return 0, 0, fmt.Errorf("%s: %w: rows[%d] is %d, the input has %d rows", o, ErrValue, r, at, batch*n)
+		}
+		from, to = min(from, int(at)%n), max(to, int(at)%n+1)
+	}
+	return min(from, to), to, nil
 }
 
 // table returns the keys to attend to in a step of the given mode; nil for all.
@@ -139,7 +173,10 @@ func (o *ColumnSparseAttn) DiffWRT(inputs int) []bool {
 	return wrt
 }
 
-func (o *ColumnSparseAttn) SymDiff(inputs gorgonia.Nodes, _, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+func (o *ColumnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	if o.p.Rows {
+		return o.base.SymDiff(inputs, y, grad)
+	}
 	return attentionGrads(o.path, o.p, o.table, true, inputs, grad)
 }
 

@@ -16,6 +16,10 @@ struct AttentionOf {
   int otype;
   bool by_tokens;                                // out is [B, N, H, D], else [B, H, N, D]
   int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
+  const int* span;                               // queries span[0] .. span[1]-1 are wanted, of every head; null: all
+
+  // wants reports whether some of the queries first .. limit-1 are wanted.
+  DEVICE bool wants(int first, int limit) const { return !span || (first < __ldg(span + 1) && limit > __ldg(span)); }
 
   // out_row is where the row of a query stands among those of out.
   DEVICE long long out_row(int b, int head, int query) const {

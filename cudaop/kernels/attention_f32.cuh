@@ -107,7 +107,7 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
     const int tiles = (a.n + kQueries - 1) / kQueries;
     bh = blockIdx.x / tiles, first = blockIdx.x % tiles * kQueries, limit = min(first + kQueries, a.n);
   }
-  if (first >= limit) return;                    // the last group may have fewer parts
+  if (first >= limit || !a.wants(first, limit)) return;  // the last group may have fewer parts
   const int batch = bh / a.heads, head = bh % a.heads;
   const long long kv = (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * dim;
   const float* q = a.q + static_cast<long long>(bh) * a.n * dim;

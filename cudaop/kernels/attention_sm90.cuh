@@ -79,15 +79,28 @@ struct Item {
   int batch, head, first;                        // first query
 };
 
+// Parts are the items of a head: those with wanted queries.
+struct Parts {
+  int first, count;
+};
+
+template <class T>
+DEVICE Parts parts(const Attention& a) {
+  constexpr int kPart = T::BLOCKS * kQueries;
+  const int from = a.span ? __ldg(a.span) : 0, to = a.span ? __ldg(a.span + 1) : a.n, first = from / kPart;
+  return {first, from < to ? (to + kPart - 1) / kPart - first : 0};
+}
+
 // A cluster starts with the item of its own number and goes on by the number of clusters; each of its blocks has 128
 // queries of an item.
-template <class T> DEVICE int items(const Attention& a) { return (a.n + T::BLOCKS * kQueries - 1) / (T::BLOCKS * kQueries) * a.heads * a.batch; }
+template <class T> DEVICE int items(const Attention& a) { return parts<T>(a).count * a.heads * a.batch; }
 template <class T> DEVICE int first_item() { return blockIdx.x / T::BLOCKS; }
 template <class T> DEVICE int next_item(int number) { return number + gridDim.x / T::BLOCKS; }
 
 template <class T>
 DEVICE Item item(const Attention& a, int number) {
-  const int parts = items<T>(a) / (a.heads * a.batch), bh = number / parts, part = number % parts;
+  const Parts of = parts<T>(a);
+  const int bh = number / of.count, part = of.first + number % of.count;
   return {bh / a.heads, bh % a.heads, (T::BLOCKS > 1 ? part * T::BLOCKS + cluster_rank() : part) * kQueries};
 }
 

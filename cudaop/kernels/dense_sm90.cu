@@ -6,11 +6,12 @@
   extern "C" __global__ void __cluster_dims__(Config<D, 0>::BLOCKS, 1, 1) __launch_bounds__(384, 1)                  \
       NAME(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,                                 \
            const __grid_constant__ TensorMap v, void* out, float* lse, const int* start, long long batch,            \
-           long long heads, long long kv_heads, long long n, double scale, long long otype, long long by_tokens) {   \
+           long long heads, long long kv_heads, long long n, double scale, long long otype,                          \
+           long long by_tokens, const int* span) {                                                                   \
     attend<Config<D, 0>>(Attention{nullptr, nullptr, nullptr, out, lse, start, nullptr, 0, 0,                        \
                                    static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads),     \
                                    static_cast<int>(n), 0, static_cast<float>(scale) * kLog2e,                       \
-                                   static_cast<int>(otype), by_tokens != 0, 0, 0},                                   \
+                                   static_cast<int>(otype), by_tokens != 0, 0, 0, span},                             \
                          Maps{&q, &k, &v});                                                                          \
   }
 

@@ -6,12 +6,13 @@
   extern "C" __global__ void __launch_bounds__(kThreads)                                                             \
       NAME(const float* q, const float* k, const float* v, void* out, float* lse, const uint32_t* bits,              \
            long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
-           long long n, long long group, double scale, long long otype, long long by_tokens, long long dim) {        \
+           long long n, long long group, double scale, long long otype, long long by_tokens, const int* span,        \
+           long long dim) {                                                                                          \
     attend<D, kColumns>(AttentionOf<float>{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,              \
                                            static_cast<int>(batch), static_cast<int>(heads),                         \
                                            static_cast<int>(kv_heads), static_cast<int>(n), static_cast<int>(group), \
                                            static_cast<float>(scale) * kLog2e, static_cast<int>(otype),              \
-                                           by_tokens != 0},                                                          \
+                                           by_tokens != 0, 0, 0, span},                                              \
                         static_cast<int>(dim));                                                                      \
   }
 

@@ -2,15 +2,15 @@
 #include "attention_sm80.cuh"
 
 #define SPARSE(NAME, D)                                                                                              \
-  LAUNCH(NAME, 128, (Layout<D, kColumns>::kShared), kQueries, 0)                                                         \
+  LAUNCH(NAME, 128, (Layout<D, kColumns>::kShared), kQueries, 0)                                                     \
   extern "C" __global__ void __launch_bounds__(128)                                                                  \
       NAME(const bf16* q, const bf16* k, const bf16* v, void* out, float* lse, const uint32_t* bits,                 \
            long long batch_stride, long long head_stride, long long batch, long long heads, long long kv_heads,      \
-           long long n, long long group, double scale, long long otype, long long by_tokens) {                       \
-    attend<D, kColumns>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride, static_cast<int>(batch),  \
-                              static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n),              \
-                              static_cast<int>(group), static_cast<float>(scale) * kLog2e, static_cast<int>(otype),  \
-                              by_tokens != 0});                                                                      \
+           long long n, long long group, double scale, long long otype, long long by_tokens, const int* span) {      \
+    attend<D, kColumns>(Attention{q, k, v, out, lse, nullptr, bits, batch_stride, head_stride,                       \
+                              static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads),          \
+                              static_cast<int>(n), static_cast<int>(group), static_cast<float>(scale) * kLog2e,      \
+                              static_cast<int>(otype), by_tokens != 0, 0, 0, span});                                 \
   }
 
 SPARSE(sparse_sm80_d64, 64)

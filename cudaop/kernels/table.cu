@@ -1,4 +1,4 @@
-// Questions about column tables, padding masks and results, answered with a few numbers.
+// Questions about column tables, padding masks, wanted rows and results, answered with a few numbers.
 #include "common.cuh"
 
 constexpr int kThreads = 256;
@@ -21,6 +21,26 @@ extern "C" __global__ void __launch_bounds__(kThreads) padding(const float* mask
   if (threadIdx.x == 0) {
     out[blockIdx.x] = first;
     out[B + blockIdx.x] = count;
+  }
+}
+
+// span finds which tokens rows [R] int32 ask for, an entry b*N+i for token i of batch row b: from out[0] to out[1]-1, over
+// all batch rows; from 0 to -1 if for none. Entries that are no token of B rows ask for nothing. One block.
+LAUNCH(span, kThreads, 0, 1, 0)
+extern "C" __global__ void __launch_bounds__(kThreads) span(const int* rows, int* out, long long R, long long B, long long N) {
+  __shared__ int first, end;
+  if (threadIdx.x == 0) first = static_cast<int>(N), end = 0;
+  __syncthreads();
+  for (long long r = threadIdx.x; r < R; r += kThreads) {
+    if (rows[r] < 0 || rows[r] >= B * N) continue;
+    const int token = static_cast<int>(rows[r] % N);
+    atomicMin(&first, token);
+    atomicMax(&end, token + 1);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    out[0] = min(first, end);
+    out[1] = end;
   }
 }
 

@@ -334,20 +334,21 @@ struct Attention {
   const Kernel& kernel;
   std::string kind;
   bool by_group, mapped;                         // the kernel takes tensor maps of q, k and v
-  void operator()(const Inputs& in, void* out, float* lse, const uint32_t* bits, const int* start, int otype, bool by_tokens = false) const {
+  void operator()(const Inputs& in, void* out, float* lse, const uint32_t* bits, const int* start, int otype, bool by_tokens = false,
+                  const int* span = nullptr) const {
     const Shape& s = in.s;
     const i64 batch = s.batch, heads = s.heads, kv_heads = s.kv_heads, n = s.n, d = s.d, tokens = by_tokens;
     if (kind == "sparse")
       kernel.run(items(kernel, s, by_group), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, bits, s.heads * s.groups() * s.words(), s.groups() * s.words(),
-                 batch, heads, kv_heads, n, static_cast<i64>(s.group), s.scale, static_cast<i64>(otype), tokens, d);
+                 batch, heads, kv_heads, n, static_cast<i64>(s.group), s.scale, static_cast<i64>(otype), tokens, span, d);
     else if (kind == "window")
       kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, static_cast<i64>(s.reach), static_cast<i64>(s.sinks),
-                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, d);
+                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, span, d);
     else if (mapped)
       kernel.run(items(kernel, s, false), boxes(in.q.p, batch * heads, n, d), boxes(in.k.p, batch * kv_heads, n, d), boxes(in.v.p, batch * kv_heads, n, d), out, lse, start,
-                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens);
+                 batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, span);
     else
-      kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, d);
+      kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), in.v.operand(), out, lse, start, batch, heads, kv_heads, n, s.scale, static_cast<i64>(otype), tokens, span, d);
   }
 };
 
@@ -373,6 +374,32 @@ static void check_by_tokens(const Attention& run, const Inputs& in, const uint32
   report(std::memcmp(got_lse.data(), lse.data(), 4 * lse.size()) == 0, "%.0f", what + ": another log-sum-exp", 0, 0);
 }
 
+// check_span wants the same bits of the queries of some spans, and nothing written of queries so far away that they share no
+// item with them.
+static void check_span(const Attention& run, const Inputs& in, const uint32_t* bits, const int* start, int otype,
+                       const std::vector<uint8_t>& out, const std::string& what) {
+  const Shape& s = in.s;
+  const int n = s.n, spans[][2] = {{0, 1}, {n - 1, n}, {n / 2, n / 2 + 1}, {n / 3, n - n / 3}, {0, n}, {0, 0}, {n / 2, n / 2}};
+  constexpr int kItem = 256;                     // queries of the largest item, of a cluster
+  const i64 row = s.d * (otype ? 4 : 2);
+  for (const auto& span : spans) {
+    Buffer<int> at(std::vector<int>{span[0], span[1]});
+    Buffer<uint8_t> part(s.queries() * row);
+    part.poison();
+    run(in, part.p, nullptr, bits, start, otype, false, at.p);
+    OK(cudaDeviceSynchronize());
+    const std::vector<uint8_t> got = part.host();
+    i64 wrong = 0, more = 0;
+    for (i64 i = 0; i < s.queries(); i++) {
+      const i64 token = i % n;
+      if (token >= span[0] && token < span[1]) wrong += std::memcmp(&got[i * row], &out[i * row], row) != 0;
+      else if (span[0] >= span[1] || token <= span[0] - kItem || token >= span[1] - 1 + kItem)
+        more += std::count(&got[i * row], &got[(i + 1) * row], 0xFF) != row;
+    }
+    report(wrong == 0 && more == 0, "%.0f wanted rows differ, %.0f others are written", what + " of " + std::to_string(span[0]) + " to " + std::to_string(span[1]), wrong, more);
+  }
+}
+
 static void check_one(const Attention& run, const Inputs& in, const uint32_t* bits, const std::vector<int>& starts, int otype, const std::string& what) {
   const Shape& s = in.s;
   Buffer<uint8_t> out(s.queries() * s.d * (otype ? 4 : 2));
@@ -385,6 +412,7 @@ static void check_one(const Attention& run, const Inputs& in, const uint32_t* bi
   if (e != cudaSuccess) { std::printf("FAIL %s: %s\n", what.c_str(), cudaGetErrorString(e)); std::exit(1); }
   compare(in, exact && otype ? 1e-5 : 3e-3, bits, starts.empty() ? nullptr : start.p, starts, floats(out, s.queries() * s.d, otype), lse.host(), what);
   check_by_tokens(run, in, bits, starts.empty() ? nullptr : start.p, otype, out.host(), lse.host(), what + ", by tokens");
+  check_span(run, in, bits, starts.empty() ? nullptr : start.p, otype, out.host(), what + ", queries");
 }
 
 __global__ void differences(const uint32_t* a, const uint32_t* b, size_t n, unsigned* count) {
