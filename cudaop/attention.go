@@ -277,7 +277,14 @@ type layer struct {
 	bits            cu.DevicePtr // the column table
 	fresh           cu.DevicePtr // the next one, from ScoreCollect to GroupTopK
 	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
+
+	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of them those that the one before did not
+	counts [2]int64     // the same on the host
+	unread bool         // the GPU has counted since
 }
+
+// pairsBytes is the size of a layer's counts.
+const pairsBytes = 16
 
 // layer returns the memory of the layer that the operators' state belongs to, new
 // if there is none on this device and of this shape.
@@ -286,14 +293,27 @@ func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
 		if l.device == c.device && l.batch == batch && l.heads == heads && l.n == n && l.group == group {
 			return l, nil
 		}
+		if l.device == c.device { // which is busy with this call: Shares would wait for ever
+			if err := l.count(); err != nil {
+				return nil, err
+			}
+		}
+		s.SetMemory(nil, 0)
 		l.Drop() // of another machine, or another length
 		l.device.memory.put(l.bits)
+		l.device.memory.put(l.pairs)
+		delete(l.device.layers, l)
 	}
 	l := &layer{device: c.device, batch: batch, heads: heads, n: n, group: group}
 	var err error
 	if l.bits, err = c.memory.get(l.bytes()); err != nil {
 		return nil, err
 	}
+	if l.pairs, err = c.memory.get(pairsBytes); err != nil {
+		c.memory.put(l.bits)
+		return nil, err
+	}
+	c.layers[l] = struct{}{}
 	s.SetMemory(l, l.bytes())
 	return l, nil
 }
@@ -316,6 +336,33 @@ func (l *layer) Columns() (op.ColumnBits, error) {
 	return b, nil
 }
 
+// Shares implements op.Memory.
+func (l *layer) Shares() (density, churn float64, err error) {
+	if l.unread { // never once the machine is closed
+		if err := l.device.onThread(l.count); err != nil {
+			return 0, 0, err
+		}
+	}
+	kept, added := float64(l.counts[0]), float64(l.counts[1])
+	if kept > 0 {
+		churn = added / kept
+	}
+	return kept / (float64(l.batch*l.heads) * float64(l.n) * float64(l.n)), churn, nil
+}
+
+// count copies the counts to the host, if they are not there.
+func (l *layer) count() error {
+	if !l.unread {
+		return nil
+	}
+	var counts [2]int64
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
+		return fmt.Errorf("cudaop: pairs: %w", err)
+	}
+	l.counts, l.unread = counts, false
+	return nil
+}
+
 // Drop takes back what a failed step has left.
 func (l *layer) Drop() {
 	for _, p := range []*cu.DevicePtr{&l.fresh, &l.out} {
@@ -327,7 +374,10 @@ func (l *layer) Drop() {
 // Free gives everything back, the column table to the driver.
 func (l *layer) Free() error {
 	l.Drop()
-	err := l.device.onThread(func() error { return l.device.memory.release(l.bits) })
+	err := l.device.onThread(func() error {
+		delete(l.device.layers, l)
+		return errors.Join(l.device.memory.release(l.bits), l.device.memory.release(l.pairs))
+	})
 	if errors.Is(err, errClosed) { // and all memory gone with the device
 		return nil
 	}

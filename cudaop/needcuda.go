@@ -157,7 +157,7 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		}
 	case *groupTopK:
 		if l := r.layers[t.p.State]; mode == op.Refresh && l != nil {
-			r.choose(l, room)
+			r.choose(l)
 		}
 	case *columnSparseAttn:
 		at := cu.DevicePtr(0)
@@ -264,6 +264,7 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 	if l == nil {
 		l = &layer{batch: s[0], heads: s[1], n: s[2], group: p.Group}
 		l.bits = r.get(l.bytes(), &r.need.Columns)
+		r.get(pairsBytes, &r.need.Columns)
 		r.layers[p.State] = l
 	}
 	output := int64(s.TotalSize()) * o.size()
@@ -308,10 +309,9 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 }
 
 // choose is a refresh of GroupTopK: the next column table takes the place of the old.
-func (r *rehearsal) choose(l *layer, room func(int64)) {
+func (r *rehearsal) choose(l *layer) {
 	r.memory.put(l.bits)
 	l.bits, l.fresh = l.fresh, 0
-	room(16) // pairs
 }
 
 // logits is the head if it comes after the step.
