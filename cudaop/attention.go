@@ -44,8 +44,7 @@ type heads struct {
 	dt                            tensor.Dtype // of q, k and v
 	q, k, v                       cu.DevicePtr
 	scale                         float64
-	start                         cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
-	keys                          []int        // real keys of each batch row
+	padding
 }
 
 // heads makes q, k and v what the kernels take, and reads the padding mask, if there
@@ -65,7 +64,7 @@ func (c *call) heads(p op.AttentionParams) (*heads, error) {
 			return nil, err
 		}
 	}
-	h.start, h.keys, err = c.padding(p.Masked, h.batch, h.n)
+	h.padding, err = c.padding(p, h.batch, h.n)
 	return h, err
 }
 
@@ -88,41 +87,6 @@ func (c *call) attended() (gorgonia.Value, output, error) {
 		r.byTokens = true
 	}
 	return v, output{at, v.Dtype(), ours}, nil
-}
-
-// padding turns the operator's last input, a padding mask [batch,n], into what the
-// kernels take. They know padding in front only.
-func (c *call) padding(masked bool, batch, n int) (start cu.DevicePtr, keys []int, err error) {
-	if !masked {
-		return 0, slices.Repeat([]int{n}, batch), nil
-	}
-	mask, err := c.at(len(c.in)-1, tensor.Float32)
-	if err != nil {
-		return 0, nil, err
-	}
-	at, err := c.room(8 * int64(batch))
-	if err != nil {
-		return 0, nil, err
-	}
-	k, err := c.kernel("table", "padding")
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := k.launch(batch, address(mask), address(at), integer(batch), integer(n)); err != nil {
-		return 0, nil, err
-	}
-	found := make([]int32, 2*batch) // starts, then numbers of real keys
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&found[0]), at, 8*int64(batch)); err != nil {
-		return 0, nil, fmt.Errorf("cudaop: padding: %w", err)
-	}
-	for b := range batch {
-		first, real := int(found[b]), int(found[batch+b])
-		if first+real != n {
-			return 0, nil, fmt.Errorf("%w: padding mask of batch row %d has padding after token %d; on the GPU all padding must stand in front", op.ErrValue, b, first)
-		}
-		keys = append(keys, real)
-	}
-	return at, keys, nil
 }
 
 // Element types of scores, as the kernels number them.

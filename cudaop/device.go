@@ -33,6 +33,7 @@ type device struct {
 	workspaces   []*op.Workspace        // whose Reset releases them
 	checks       []check                // of the step
 	layers       map[*layer]struct{}    // that have memory here
+	padded       lastPadding
 	blas         blas
 	matrices     uploads                         // weights of projections
 	biases       uploads                         // and what is added to them

@@ -94,7 +94,7 @@ type rehearsal struct {
 
 func newRehearsal(order gorgonia.Nodes) *rehearsal {
 	r := &rehearsal{values: map[*gorgonia.Node]*resident{}, layers: map[*op.State]*layer{}, outputs: map[*op.State]tensor.Shape{}}
-	last := cu.DevicePtr(0)
+	last, padded := cu.DevicePtr(0), false
 	r.memory = newMemory(func(int64) (cu.DevicePtr, error) { last++; return last, nil })
 	for _, w := range weightsOf(order) {
 		r.need.Weights += w.bytes()
@@ -109,8 +109,13 @@ func newRehearsal(order gorgonia.Nodes) *rehearsal {
 		}
 		switch t := o.runner.(type) {
 		case *columnSparseAttn:
-			if t.p.State != nil {
-				r.outputs[t.p.State] = n.Shape()
+			if t.p.State == nil {
+				break
+			}
+			r.outputs[t.p.State] = n.Shape()
+			if t.p.Masked && !padded { // one mask for all layers
+				padded = true
+				r.get(paddingBytes(n.Shape()[0]), &r.need.Activations)
 			}
 		case *takeHeads:
 			if t.frequencies != nil {
@@ -167,6 +172,9 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		r.keep(n, at)
 		r.attended(n)
 	case *denseAttn:
+		if t.p.Masked {
+			room(paddingBytes(s[0]))
+		}
 		r.keep(n, 0)
 		r.attended(n)
 	case mergeHeads:
@@ -274,7 +282,7 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 	if sel.ScoreScale != 0 {
 		room(output)
 	}
-	h := &heads{batch: l.batch, heads: l.heads, kvHeads: kvHeads, n: l.n, dim: s[3], dt: o.dtype(), keys: make([]int, l.batch)}
+	h := &heads{batch: l.batch, heads: l.heads, kvHeads: kvHeads, n: l.n, dim: s[3], dt: o.dtype(), padding: padding{keys: make([]int, l.batch)}}
 	pitch, _, size := o.scoreForm(l.n)
 	head := int64(groups(l.n, l.group)) * int64(pitch) * size
 	most := h.parts(int(max(1, scoreBytes/head)))[0].h

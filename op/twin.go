@@ -119,6 +119,13 @@ func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
 	return s.begin(o, &s.attended, &s.ranked)
 }
 
+// Step returns the step in progress: whose it is, and its number, which no other step
+// of the same has.
+func (s *State) Step() (of *Step, number uint64) {
+	number, _, _ = s.step.current()
+	return s.step, number
+}
+
 // Spend adds the time since start to that of a mode.
 func (s *State) Spend(m Mode, start time.Time) { s.clock(m, start) }
 
