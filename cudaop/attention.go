@@ -194,18 +194,19 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 	return c.attend(h, "score_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
-// perRow puts on the GPU a number for each batch row, as int32.
+// perRow puts on the GPU a number for each batch row, as int32. A copy from the host may
+// wait for what is queued; setting memory does not.
 func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
-	numbers := make([]int32, batch)
-	for b := range numbers {
-		numbers[b] = int32(number(b))
-	}
 	at, err := c.room(4 * int64(batch))
 	if err != nil {
 		return 0, err
 	}
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&numbers[0]), 4*int64(batch)); err != nil {
-		return 0, fmt.Errorf("cudaop: %d numbers: %w", batch, err)
+	for first, end := 0, 0; first < batch; first = end { // rows with one number
+		for end = first + 1; end < batch && number(end) == number(first); end++ {
+		}
+		if err := cu.MemsetD32Async(at+cu.DevicePtr(4*first), uint(number(first)), int64(end-first), cu.NoStream); err != nil {
+			return 0, fmt.Errorf("cudaop: memset: %w", err)
+		}
 	}
 	return at, nil
 }
