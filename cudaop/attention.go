@@ -44,9 +44,8 @@ type heads struct {
 	dt                            tensor.Dtype // of q, k and v
 	q, k, v                       cu.DevicePtr
 	scale                         float64
-	start                         cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
-	keys                          []int        // real keys of each batch row
-	span                          cu.DevicePtr // the queries that are wanted, from the first to behind the last; 0 for all
+	padding
+	span cu.DevicePtr // the queries that are wanted, from the first to behind the last; 0 for all
 }
 
 // heads makes q, k and v what the kernels take, and reads the padding mask, if there
@@ -66,7 +65,7 @@ func (c *call) heads(p op.AttentionParams) (*heads, error) {
 			return nil, err
 		}
 	}
-	h.start, h.keys, err = c.padding(p.Masked, h.batch, h.n)
+	h.padding, err = c.padding(p, h.batch, h.n)
 	return h, err
 }
 
@@ -109,41 +108,6 @@ func (c *call) attended() (gorgonia.Value, output, error) {
 		r.byTokens = true
 	}
 	return v, output{at, v.Dtype(), ours}, nil
-}
-
-// padding turns the operator's last input, a padding mask [batch,n], into what the
-// kernels take. They know padding in front only.
-func (c *call) padding(masked bool, batch, n int) (start cu.DevicePtr, keys []int, err error) {
-	if !masked {
-		return 0, slices.Repeat([]int{n}, batch), nil
-	}
-	mask, err := c.at(len(c.in)-1, tensor.Float32)
-	if err != nil {
-		return 0, nil, err
-	}
-	at, err := c.room(8 * int64(batch))
-	if err != nil {
-		return 0, nil, err
-	}
-	k, err := c.kernel("table", "padding")
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := k.launch(batch, address(mask), address(at), integer(batch), integer(n)); err != nil {
-		return 0, nil, err
-	}
-	found := make([]int32, 2*batch) // starts, then numbers of real keys
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&found[0]), at, 8*int64(batch)); err != nil {
-		return 0, nil, fmt.Errorf("cudaop: padding: %w", err)
-	}
-	for b := range batch {
-		first, real := int(found[b]), int(found[batch+b])
-		if first+real != n {
-			return 0, nil, fmt.Errorf("%w: padding mask of batch row %d has padding after token %d; on the GPU all padding must stand in front", op.ErrValue, b, first)
-		}
-		keys = append(keys, real)
-	}
-	return at, keys, nil
 }
 
 // Element types of scores, as the kernels number them.
@@ -251,18 +215,19 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 	return c.attend(h, "score_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
-// perRow puts on the GPU a number for each batch row, as int32.
+// perRow puts on the GPU a number for each batch row, as int32. A copy from the host may
+// wait for what is queued; setting memory does not.
 func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
-	numbers := make([]int32, batch)
-	for b := range numbers {
-		numbers[b] = int32(number(b))
-	}
 	at, err := c.room(4 * int64(batch))
 	if err != nil {
 		return 0, err
 	}
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&numbers[0]), 4*int64(batch)); err != nil {
-		return 0, fmt.Errorf("cudaop: %d numbers: %w", batch, err)
+	for first, end := 0, 0; first < batch; first = end { // rows with one number
+		for end = first + 1; end < batch && number(end) == number(first); end++ {
+		}
+		if err := cu.MemsetD32Async(at+cu.DevicePtr(4*first), uint(number(first)), int64(end-first), cu.NoStream); err != nil {
+			return 0, fmt.Errorf("cudaop: memset: %w", err)
+		}
 	}
 	return at, nil
 }
@@ -298,7 +263,14 @@ type layer struct {
 	bits            cu.DevicePtr // the column table
 	fresh           cu.DevicePtr // the next one, from ScoreCollect to GroupTopK
 	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
+
+	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of them those that the one before did not
+	counts [2]int64     // the same on the host
+	unread bool         // the GPU has counted since
 }
+
+// pairsBytes is the size of a layer's counts.
+const pairsBytes = 16
 
 // layer returns the memory of the layer that the operators' state belongs to, new
 // if there is none on this device and of this shape.
@@ -307,14 +279,27 @@ func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
 		if l.device == c.device && l.batch == batch && l.heads == heads && l.n == n && l.group == group {
 			return l, nil
 		}
+		if l.device == c.device { // which is busy with this call: Shares would wait for ever
+			if err := l.count(); err != nil {
+				return nil, err
+			}
+		}
+		s.SetMemory(nil, 0)
 		l.Drop() // of another machine, or another length
 		l.device.memory.put(l.bits)
+		l.device.memory.put(l.pairs)
+		delete(l.device.layers, l)
 	}
 	l := &layer{device: c.device, batch: batch, heads: heads, n: n, group: group}
 	var err error
 	if l.bits, err = c.memory.get(l.bytes()); err != nil {
 		return nil, err
 	}
+	if l.pairs, err = c.memory.get(pairsBytes); err != nil {
+		c.memory.put(l.bits)
+		return nil, err
+	}
+	c.layers[l] = struct{}{}
 	s.SetMemory(l, l.bytes())
 	return l, nil
 }
@@ -337,6 +322,33 @@ func (l *layer) Columns() (op.ColumnBits, error) {
 	return b, nil
 }
 
+// Shares implements op.Memory.
+func (l *layer) Shares() (density, churn float64, err error) {
+	if l.unread { // never once the machine is closed
+		if err := l.device.onThread(l.count); err != nil {
+			return 0, 0, err
+		}
+	}
+	kept, added := float64(l.counts[0]), float64(l.counts[1])
+	if kept > 0 {
+		churn = added / kept
+	}
+	return kept / (float64(l.batch*l.heads) * float64(l.n) * float64(l.n)), churn, nil
+}
+
+// count copies the counts to the host, if they are not there.
+func (l *layer) count() error {
+	if !l.unread {
+		return nil
+	}
+	var counts [2]int64
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
+		return fmt.Errorf("cudaop: pairs: %w", err)
+	}
+	l.counts, l.unread = counts, false
+	return nil
+}
+
 // Drop takes back what a failed step has left.
 func (l *layer) Drop() {
 	for _, p := range []*cu.DevicePtr{&l.fresh, &l.out} {
@@ -348,7 +360,10 @@ func (l *layer) Drop() {
 // Free gives everything back, the column table to the driver.
 func (l *layer) Free() error {
 	l.Drop()
-	err := l.device.onThread(func() error { return l.device.memory.release(l.bits) })
+	err := l.device.onThread(func() error {
+		delete(l.device.layers, l)
+		return errors.Join(l.device.memory.release(l.bits), l.device.memory.release(l.pairs))
+	})
 	if errors.Is(err, errClosed) { // and all memory gone with the device
 		return nil
 	}

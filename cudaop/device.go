@@ -32,6 +32,8 @@ type device struct {
 	live         map[*resident]struct{} // values that somebody has yet to read
 	workspaces   []*op.Workspace        // whose Reset releases them
 	checks       []check                // of the step
+	layers       map[*layer]struct{}    // that have memory here
+	padded       lastPadding
 	blas         blas
 	matrices     uploads                         // weights of projections
 	biases       uploads                         // and what is added to them
@@ -75,7 +77,7 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
-	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{},
+	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{}, layers: map[*layer]struct{}{},
 		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{}}
 	d.memory = newMemory(allocate)
 	on := engine.Context().Device
@@ -303,8 +305,12 @@ func shutDown(engine *cuda.Engine) error {
 	}
 }
 
-// release frees everything. It runs on the engine's thread.
+// release frees everything. It runs on the engine's thread. Counts that cannot be read
+// any more are no reason to keep anything.
 func (d *device) release() error {
+	for l := range d.layers {
+		_ = l.count()
+	}
 	if err := d.blas.close(); err != nil {
 		return err
 	}

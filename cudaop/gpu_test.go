@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -276,25 +277,36 @@ func testTopKTies(t *testing.T) {
 
 // rig is attention layers under a controller.
 type rig struct {
-	ctl  *pulsecol.Controller
-	m    *pulsecol.Machine
-	outs []func() []float32
+	ctl     *pulsecol.Controller
+	g       *gorgonia.ExprGraph
+	m       *pulsecol.Machine
+	queries [][]float32            // of each layer, for the next step
+	masks   map[*float32][]float32 // likewise, by where Valid of the operands lies
+	outs    []func() []float32
 }
 
 // newRig returns a layer for each of the operands, on the GPU unless cfg says where.
+// Operands with one Valid have one padding mask.
 func newRig(t testing.TB, cfg pulsecol.Config, layers ...*kernel.Operands) *rig {
 	t.Helper()
 	if cfg.Device == pulsecol.Auto {
 		cfg.Device = pulsecol.CUDA
 	}
-	r := &rig{ctl: must(pulsecol.NewController(cfg))(t)}
 	g := gorgonia.NewGraph()
+	r := &rig{ctl: must(pulsecol.NewController(cfg))(t), g: g, masks: map[*float32][]float32{}}
+	masks := map[*float32]*gorgonia.Node{}
 	for i, a := range layers {
 		layer := fmt.Sprint("layer", i)
 		q, k, v := inputs(g, layer, a)
+		r.queries = append(r.queries, q.Value().Data().([]float32))
 		var opts []pulsecol.AttentionOption
 		if a.Valid != nil {
-			opts = append(opts, pulsecol.WithPaddingMask(input(g, layer+".mask", slices.Clone(a.Valid), a.Batch, a.Len)))
+			at := &a.Valid[0]
+			if masks[at] == nil {
+				r.masks[at] = slices.Clone(a.Valid)
+				masks[at] = input(g, layer+".mask", r.masks[at], a.Batch, a.Len)
+			}
+			opts = append(opts, pulsecol.WithPaddingMask(masks[at]))
 		}
 		y := must(pulsecol.Attention(q, k, v, r.ctl.Layer(i), opts...))(t)
 		if cfg.Device == pulsecol.CUDA {
@@ -456,6 +468,188 @@ func rowsWanted(t *testing.T, precision pulsecol.Precision, pattern pulsecol.Pat
 	if !modes[pulsecol.Dense] || !modes[pulsecol.Reuse] {
 		t.Errorf("modes %v", modes)
 	}
+}
+
+// TestStats: what a refresh counts is what the columns say, whenever one asks.
+func TestStats(t *testing.T) {
+	needGPU(t)
+	layers := []*kernel.Operands{
+		operands(14, kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 191, HeadDim: 64}),
+		operands(15, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 70, HeadDim: 128}),
+	}
+	layers[0].Valid = slices.Repeat([]float32{1}, 2*191)
+	clear(layers[0].Valid[191:230])
+	type last struct {
+		table          *pulsecol.ColumnTable
+		density, churn float64
+	}
+	prepare := func(t *testing.T) (r *rig, refresh func(), check func(refreshes int)) {
+		r = newRig(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 48, Schedule: pulsecol.Uniform{Refreshes: 1}}, layers...)
+		r.start(t, 9)
+		latest, seed := make([]last, len(layers)), uint64(100)
+		refresh = func() { // on other queries than before
+			t.Helper()
+			for i, a := range layers {
+				seed++
+				copy(r.queries[i], operands(seed, a.Shape).Q)
+			}
+			again := r.ctl.Mode() == pulsecol.Reuse
+			r.ctl.Invalidate()
+			r.step(t)
+			for i := range latest {
+				now := must(r.ctl.Columns(i))(t)
+				density, churn := shares(now, latest[i].table)
+				if !again { // nothing to replace
+					churn = 0
+				} else if churn < 0.01 {
+					t.Fatalf("layer %d: churn %v; the queries are too much alike", i, churn)
+				}
+				latest[i] = last{now, density, churn}
+			}
+		}
+		check = func(refreshes int) {
+			t.Helper()
+			for i, got := range r.ctl.Stats().Layers {
+				want := latest[i]
+				if got.Refreshes != refreshes || math.Abs(got.Density-want.density) > 1e-12 || math.Abs(got.Churn-want.churn) > 1e-12 {
+					t.Errorf("layer %d: %+v, want %d refreshes, density %v and churn %v", i, got, refreshes, want.density, want.churn)
+				}
+			}
+		}
+		return r, refresh, check
+	}
+	t.Run("steps", func(t *testing.T) {
+		r, refresh, check := prepare(t)
+		refresh()
+		check(1)
+		refresh()
+		refresh() // the one before is never asked about
+		check(3)
+		check(3)
+		r.step(t) // a reuse
+		check(3)
+		refresh()
+		r.start(t, 2) // drops the tables
+		check(4)
+		refresh()
+		check(5)
+	})
+	t.Run("machine closed first", func(t *testing.T) {
+		r, refresh, check := prepare(t)
+		refresh()
+		refresh()
+		if err := r.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check(2)
+		if err := r.ctl.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check(2)
+	})
+	t.Run("controller closed first", func(t *testing.T) {
+		r, refresh, check := prepare(t)
+		refresh()
+		refresh()
+		if err := r.ctl.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check(2)
+		if bytes := r.ctl.Stats().Layers[0].Bytes; bytes != 0 {
+			t.Errorf("%d bytes of a table that is gone", bytes)
+		}
+	})
+	t.Run("another machine", func(t *testing.T) {
+		r, refresh, check := prepare(t)
+		refresh()
+		refresh()
+		if err := r.m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.m = must(pulsecol.NewMachine(r.g, r.ctl))(t)
+		check(2)
+		r.start(t, 2) // the tables are gone with the other machine
+		refresh()
+		check(3)
+		refresh()
+		check(4)
+	})
+}
+
+// shares are the share of query-key pairs that a column table keeps, and the share of
+// these that the one before did not; nil is an empty table.
+func shares(now, before *pulsecol.ColumnTable) (density, churn float64) {
+	words := kernel.Words(now.Len)
+	kept, added := 0, 0
+	for i, word := range now.Bits {
+		u := i / words % now.Groups()
+		queries := min(now.Group, now.Len-u*now.Group)
+		kept += queries * bits.OnesCount32(word)
+		if before != nil {
+			word &^= before.Bits[i]
+		}
+		added += queries * bits.OnesCount32(word)
+	}
+	return float64(kept) / (float64(now.Batch*now.Heads) * float64(now.Len) * float64(now.Len)), float64(added) / float64(kept)
+}
+
+// TestPadding: layers have padding where the masks of this step say, one mask for
+// several layers or not.
+func TestPadding(t *testing.T) {
+	needGPU(t)
+	const group, sparsity = 16, 0.6
+	s := kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 90, HeadDim: 64}
+	mask, other := make([]float32, s.Batch*s.Len), make([]float32, s.Batch*s.Len)
+	var layers []*kernel.Operands
+	for i, valid := range [][]float32{mask, other, mask, mask, other} {
+		a := operands(16+uint64(i), s)
+		a.Valid = valid
+		layers = append(layers, a)
+	}
+	r := newRig(t, pulsecol.Config{Sparsity: sparsity, GroupSize: group, Schedule: pulsecol.Uniform{Refreshes: 1}}, layers...)
+	set := func(valid []float32, padding ...int) {
+		for b, p := range padding {
+			row := valid[b*s.Len : (b+1)*s.Len]
+			clear(row[:p])
+			for j := p; j < s.Len; j++ {
+				row[j] = 1
+			}
+		}
+		copy(r.masks[&valid[0]], valid)
+	}
+	full := func() {
+		t.Helper()
+		for i, y := range r.steps(t) {
+			want, _ := ref.Attention[float64](layers[i], nil)
+			tol.Close(t, real(layers[i], y), real(layers[i], want), outputError)
+		}
+	}
+	refresh := func() {
+		t.Helper()
+		full()
+		for i, a := range layers {
+			overlap(t, a, r.table(t, i), group, sparsity)
+		}
+	}
+	r.start(t, 5)
+	set(mask, 5, 40)
+	set(other, 33, 0)
+	refresh()
+	set(mask, 0, 12)
+	set(other, 50, 7)
+	r.ctl.SetDense(true)
+	full()
+	r.ctl.SetDense(false)
+	r.ctl.Invalidate()
+	r.masks[&mask[0]][2*s.Len-1] = 0 // padding behind
+	if err := r.m.Step(); !errors.Is(err, op.ErrValue) {
+		t.Fatalf("padding behind: %v", err)
+	}
+	set(mask, 0, 12)
+	refresh()
+	set(mask, 21, 3)
+	r.ctl.Invalidate()
+	refresh()
 }
 
 // TestRisingScores: scores that grow along the keys, by more than a float32 weight

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
@@ -60,41 +59,30 @@ func (r *groupTopK) rebuild(c *call) error {
 	old := l.bits
 	l.bits, l.fresh = l.fresh, 0
 	defer c.memory.put(old)
-	kept, added, err := c.compare(l, old)
-	if err != nil {
+	if err := c.compare(l, old); err != nil {
 		return err
 	}
-	churn := 0.0
-	if had && kept > 0 {
-		churn = float64(added) / float64(kept)
-	}
-	r.p.State.Rebuilt(float64(kept)/(float64(l.batch*l.heads)*float64(l.n)*float64(l.n)), churn)
+	r.p.State.Rebuilt(had)
 	return nil
 }
 
-// compare counts the query-key pairs that a layer's table keeps, and those of them
-// that the old table did not.
-func (c *call) compare(l *layer, old cu.DevicePtr) (kept, added int64, err error) {
-	at, err := c.room(16)
-	if err != nil {
-		return 0, 0, err
-	}
+// compare queues the count of the query-key pairs that a layer's table keeps, and of
+// those of them that the old table did not. Waiting for it would hold up the layers
+// behind; who wants to know asks layer.Shares.
+func (c *call) compare(l *layer, old cu.DevicePtr) error {
 	k, err := c.kernel("table", "compare_tables")
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	var pairs [2]int64
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&pairs), 16); err != nil {
-		return 0, 0, fmt.Errorf("cudaop: pairs: %w", err)
+	if err := cu.MemsetD32Async(l.pairs, 0, pairsBytes/4, cu.NoStream); err != nil {
+		return fmt.Errorf("cudaop: memset: %w", err)
 	}
 	u := groups(l.n, l.group)
-	if err := k.launch(l.batch*l.heads*u, address(l.bits), address(old), address(at), integer(u), integer(l.n), integer(l.group)); err != nil {
-		return 0, 0, err
+	if err := k.launch(l.batch*l.heads*u, address(l.bits), address(old), address(l.pairs), integer(u), integer(l.n), integer(l.group)); err != nil {
+		return err
 	}
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&pairs), at, 16); err != nil {
-		return 0, 0, fmt.Errorf("cudaop: pairs: %w", err)
-	}
-	return pairs[0], pairs[1], nil
+	l.unread = true
+	return nil
 }
 
 // pure is the operator without a State: a table for the machine.

@@ -5,7 +5,7 @@ import "fmt"
 // Need is the GPU memory that a graph takes, in bytes.
 type Need struct {
 	Weights     int64 // as they lie on the GPU
-	Columns     int64 // the column tables of all layers, and one that is being made
+	Columns     int64 // the column tables of all layers with what is counted of them, and one that is being made
 	Scores      int64 // of a refresh, in one layer
 	Activations int64 // all else of the operators: values between them, and what they take while they run
 	Machine     int64 // Gorgonia's own: the graph's inputs and results

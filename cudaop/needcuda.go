@@ -94,7 +94,7 @@ type rehearsal struct {
 
 func newRehearsal(order gorgonia.Nodes) *rehearsal {
 	r := &rehearsal{values: map[*gorgonia.Node]*resident{}, layers: map[*op.State]*layer{}, outputs: map[*op.State]tensor.Shape{}}
-	last := cu.DevicePtr(0)
+	last, padded := cu.DevicePtr(0), false
 	r.memory = newMemory(func(int64) (cu.DevicePtr, error) { last++; return last, nil })
 	for _, w := range weightsOf(order) {
 		r.need.Weights += w.bytes()
@@ -109,8 +109,13 @@ func newRehearsal(order gorgonia.Nodes) *rehearsal {
 		}
 		switch t := o.runner.(type) {
 		case *columnSparseAttn:
-			if t.p.State != nil {
-				r.outputs[t.p.State] = n.Shape()
+			if t.p.State == nil {
+				break
+			}
+			r.outputs[t.p.State] = n.Shape()
+			if t.p.Masked && !padded { // one mask for all layers
+				padded = true
+				r.get(paddingBytes(n.Shape()[0]), &r.need.Activations)
 			}
 		case *takeHeads:
 			if t.frequencies != nil {
@@ -157,7 +162,7 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		}
 	case *groupTopK:
 		if l := r.layers[t.p.State]; mode == op.Refresh && l != nil {
-			r.choose(l, room)
+			r.choose(l)
 		}
 	case *columnSparseAttn:
 		at := cu.DevicePtr(0)
@@ -169,6 +174,9 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		r.keep(n, at)
 		r.attended(n)
 	case *denseAttn:
+		if t.p.Masked {
+			room(paddingBytes(s[0]))
+		}
 		r.keep(n, 0)
 		r.attended(n)
 	case mergeHeads:
@@ -266,6 +274,7 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 	if l == nil {
 		l = &layer{batch: s[0], heads: s[1], n: s[2], group: p.Group}
 		l.bits = r.get(l.bytes(), &r.need.Columns)
+		r.get(pairsBytes, &r.need.Columns)
 		r.layers[p.State] = l
 	}
 	output := int64(s.TotalSize()) * o.size()
@@ -275,7 +284,7 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 	if sel.ScoreScale != 0 {
 		room(output)
 	}
-	h := &heads{batch: l.batch, heads: l.heads, kvHeads: kvHeads, n: l.n, dim: s[3], dt: o.dtype(), keys: make([]int, l.batch)}
+	h := &heads{batch: l.batch, heads: l.heads, kvHeads: kvHeads, n: l.n, dim: s[3], dt: o.dtype(), padding: padding{keys: make([]int, l.batch)}}
 	pitch, _, size := o.scoreForm(l.n)
 	head := int64(groups(l.n, l.group)) * int64(pitch) * size
 	most := h.parts(int(max(1, scoreBytes/head)))[0].h
@@ -310,10 +319,9 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 }
 
 // choose is a refresh of GroupTopK: the next column table takes the place of the old.
-func (r *rehearsal) choose(l *layer, room func(int64)) {
+func (r *rehearsal) choose(l *layer) {
 	r.memory.put(l.bits)
 	l.bits, l.fresh = l.fresh, 0
-	room(16) // pairs
 }
 
 // logits is the head if it comes after the step.

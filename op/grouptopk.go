@@ -200,7 +200,7 @@ func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) error {
 	if err := o.stopped(); err != nil {
 		return err
 	}
-	st.built = true
+	st.built, st.uncounted = true, false
 	st.stats.Refreshes++
 	st.stats.Density = float64(kept) / (float64(s[0]*s[1]) * float64(o.n) * float64(o.n))
 	st.stats.Churn = 0

@@ -103,11 +103,15 @@ type State struct {
 	// What stands for a result that a step does not have.
 	noScores, noColumns *tensor.Dense
 
-	stats    LayerStats
-	observer func(Observation) // nil = nobody looks
+	stats     LayerStats
+	uncounted bool              // the memory has counted the table's pairs, and stats do not say how many
+	replaced  bool              // and that table took the place of another
+	observer  func(Observation) // nil = nobody looks
 }
 
-// LayerStats counts what one attention layer did since its State was made.
+// LayerStats counts what one attention layer did since its State was made. Where the
+// table is on a device that fails to say what it counted, Density and Churn are those
+// of the last refresh that it did say.
 type LayerStats struct {
 	Refreshes int
 	Density   float64            // share of query-key pairs the table keeps; 0 without a table
@@ -143,9 +147,9 @@ func (s *State) Invalidate() {
 func (s *State) Free() (err error) {
 	s.Invalidate()
 	s.table, s.value, s.rows = kernel.Table{}, nil, nil
-	if s.memory != nil {
-		err = s.memory.Free()
-		s.memory = nil
+	if memory := s.memory; memory != nil {
+		s.SetMemory(nil, 0)
+		err = memory.Free()
 	}
 	s.stats.Bytes = 0
 	return err
@@ -157,8 +161,27 @@ func (s *State) Built() bool { return s.built }
 // Ran reports whether the layer's attention ran in the latest step.
 func (s *State) Ran() bool { return s.attended == s.step.last }
 
-// Stats returns the counts so far.
-func (s *State) Stats() LayerStats { return s.stats }
+// Stats returns the counts so far. After a refresh on a device it asks there.
+func (s *State) Stats() LayerStats {
+	s.count()
+	return s.stats
+}
+
+// count completes the stats with what the memory has counted.
+func (s *State) count() {
+	if !s.uncounted {
+		return
+	}
+	density, churn, err := s.memory.Shares()
+	if err != nil {
+		return
+	}
+	if !s.replaced {
+		churn = 0
+	}
+	s.stats.Density, s.stats.Churn = density, churn
+	s.uncounted = false
+}
 
 // ColumnBits is a column table: which keys each query group keeps.
 type ColumnBits struct {

@@ -321,6 +321,71 @@ func TestChurnOfUnequalSets(t *testing.T) {
 	}
 }
 
+// deviceMemory is a layer's memory on a device that can fail.
+type deviceMemory struct {
+	op.Memory
+	density, churn float64
+	err            error
+	asked          int
+}
+
+func (m *deviceMemory) Shares() (density, churn float64, err error) {
+	m.asked++
+	return m.density, m.churn, m.err
+}
+func (m *deviceMemory) Drop()       {}
+func (m *deviceMemory) Free() error { return nil }
+
+// TestStatsOfTwins: the memory of twins is asked once for a refresh, when somebody asks
+// for the stats or it goes; what it does not say leaves the stats as they were.
+func TestStatsOfTwins(t *testing.T) {
+	s := op.NewState("layer", new(op.Step))
+	check := func(what string, refreshes int, density, churn float64) {
+		t.Helper()
+		if got := s.Stats(); got.Refreshes != refreshes || got.Density != density || got.Churn != churn {
+			t.Errorf("%s: %+v, want %d refreshes, density %v and churn %v", what, got, refreshes, density, churn)
+		}
+	}
+	m := &deviceMemory{density: 0.5, churn: 1}
+	s.SetMemory(m, 8)
+	refresh := func() {
+		replaced := s.Built()
+		s.Rebuilding()
+		s.Rebuilt(replaced)
+	}
+	refresh()
+	if m.asked != 0 {
+		t.Error("a refresh asks")
+	}
+	check("first refresh", 1, 0.5, 0)
+	check("again", 1, 0.5, 0)
+	if m.asked != 1 {
+		t.Errorf("asked %d times, want 1", m.asked)
+	}
+	refresh()
+	m.density, m.churn = 0.25, 0.75
+	refresh()
+	s.Invalidate()
+	check("third refresh", 3, 0.25, 0.75)
+	m.err, m.density = errors.New("lost"), 1
+	refresh()
+	check("of which nothing is known", 4, 0.25, 0.75)
+	m.err = nil
+	s.SetMemory(&deviceMemory{density: 0.125}, 8)
+	check("other memory", 4, 1, 0)
+	refresh()
+	s.Rebuilding() // and an error
+	check("a refresh that failed", 5, 1, 0)
+	refresh()
+	if err := s.Free(); err != nil {
+		t.Error(err)
+	}
+	check("freed", 6, 0.125, 0)
+	if b := s.Stats().Bytes; b != 0 {
+		t.Errorf("%d bytes, freed", b)
+	}
+}
+
 // TestColumnsIsACopy: what a caller does to the table it was given must not reach
 // the layer.
 func TestColumnsIsACopy(t *testing.T) {

@@ -119,6 +119,13 @@ func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
 	return s.begin(o, &s.attended, &s.ranked)
 }
 
+// Step returns the step in progress: whose it is, and its number, which no other step
+// of the same has.
+func (s *State) Step() (of *Step, number uint64) {
+	number, _, _ = s.step.current()
+	return s.step, number
+}
+
 // Spend adds the time since start to that of a mode.
 func (s *State) Spend(m Mode, start time.Time) { s.clock(m, start) }
 
@@ -127,6 +134,10 @@ func (s *State) Spend(m Mode, start time.Time) { s.clock(m, start) }
 type Memory interface {
 	// Columns copies the column table to the host.
 	Columns() (ColumnBits, error)
+	// Shares returns what was counted before the latest Rebuilt: the share of
+	// query-key pairs that the column table keeps, and of these the share that the
+	// table before did not.
+	Shares() (density, churn float64, err error)
 	// Fill puts another table in place of that of every head, as State.Fill.
 	Fill(table func(n, group int) []uint32) error
 	// Drop forgets what a failed step has left.
@@ -139,22 +150,25 @@ type Memory interface {
 func (s *State) Memory() Memory { return s.memory }
 
 // SetMemory gives the state the memory of the layer's twins, which holds a column
-// table of the given size. The table is not built yet.
+// table of the given size, or nil for none. The table is not built yet. The memory
+// before must still be able to tell its Shares.
 func (s *State) SetMemory(m Memory, bytes int64) {
+	s.count()
+	s.uncounted = false
 	s.memory, s.built = m, false
 	s.stats.Bytes = bytes
 }
 
-// Rebuilding says that the column table is about to change. Until Rebuilt there is
-// none.
-func (s *State) Rebuilding() { s.built = false }
+// Rebuilding says that the column table is about to change, and what the memory has
+// counted with it. Until Rebuilt there is no table.
+func (s *State) Rebuilding() { s.built, s.uncounted = false, false }
 
-// Rebuilt notes a new column table that keeps the given share of query-key pairs,
-// of which churn is the share that the table before did not keep.
-func (s *State) Rebuilt(density, churn float64) {
+// Rebuilt notes a new column table, whose Shares the memory knows from now on.
+// replaced says that there was a built one before.
+func (s *State) Rebuilt(replaced bool) {
 	s.built = true
 	s.stats.Refreshes++
-	s.stats.Density, s.stats.Churn = density, churn
+	s.uncounted, s.replaced = true, replaced
 }
 
 // Len returns the number of tokens the operator was made for.

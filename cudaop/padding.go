@@ -1,0 +1,96 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// padding is what attention knows of a padding mask [batch,n].
+type padding struct {
+	start cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
+	keys  []int        // real keys of each batch row
+}
+
+// lastPadding is the padding of the mask that was looked at last, for the other layers
+// of the step: to look at one the host waits for the GPU.
+type lastPadding struct {
+	padding
+	step   *op.Step
+	number uint64         // of the step
+	mask   gorgonia.Value // itself: at its address the machine may have another mask later in the step
+}
+
+// padding looks at the operator's last input, if that is a padding mask.
+func (c *call) padding(p op.AttentionParams, batch, n int) (padding, error) {
+	if !p.Masked {
+		return padding{keys: slices.Repeat([]int{n}, batch)}, nil
+	}
+	if p.State == nil {
+		at, err := c.room(paddingBytes(batch))
+		if err != nil {
+			return padding{}, err
+		}
+		return c.look(at, batch, n)
+	}
+	step, number := p.State.Step()
+	mask, last := c.in[len(c.in)-1], &c.padded
+	if last.step == step && last.number == number && last.mask == mask {
+		return last.padding, nil
+	}
+	at := last.start
+	if len(last.keys) != batch {
+		c.memory.put(at)
+		var err error
+		if at, err = c.memory.get(paddingBytes(batch)); err != nil {
+			*last = lastPadding{}
+			return padding{}, err
+		}
+	}
+	*last = lastPadding{padding: padding{start: at}} // nothing to go by if this fails
+	found, err := c.look(at, batch, n)
+	if err != nil {
+		return padding{}, err
+	}
+	*last = lastPadding{found, step, number, mask}
+	return found, nil
+}
+
+// paddingBytes is the size of what look leaves on the GPU.
+func paddingBytes(batch int) int64 { return 8 * int64(batch) }
+
+// look finds out where a mask's padding is, which it leaves at an address for the
+// kernels. They know padding in front only.
+func (c *call) look(at cu.DevicePtr, batch, n int) (padding, error) {
+	mask, err := c.at(len(c.in)-1, tensor.Float32)
+	if err != nil {
+		return padding{}, err
+	}
+	k, err := c.kernel("table", "padding")
+	if err != nil {
+		return padding{}, err
+	}
+	if err := k.launch(batch, address(mask), address(at), integer(batch), integer(n)); err != nil {
+		return padding{}, err
+	}
+	found := make([]int32, 2*batch) // starts, then numbers of real keys
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&found[0]), at, paddingBytes(batch)); err != nil {
+		return padding{}, fmt.Errorf("cudaop: padding: %w", err)
+	}
+	p := padding{start: at}
+	for b := range batch {
+		first, real := int(found[b]), int(found[batch+b])
+		if first+real != n {
+			return padding{}, fmt.Errorf("%w: padding mask of batch row %d has padding after token %d; on the GPU all padding must stand in front", op.ErrValue, b, first)
+		}
+		p.keys = append(p.keys, real)
+	}
+	return p, nil
+}
