@@ -19,7 +19,7 @@ struct AttentionOf {
   const int* span;                               // queries span[0] .. span[1]-1 are wanted, of every head; null: all
 
   // wants reports whether some of the queries first .. limit-1 are wanted.
-  DEVICE bool wants(int first, int limit) const { return !span || (first < __ldg(span + 1) && limit > __ldg(span)); }
+  DEVICE bool wants(int first, int limit) const { return !span || max(first, __ldg(span)) < min(limit, __ldg(span + 1)); }
 
   // out_row is where the row of a query stands among those of out.
   DEVICE long long out_row(int b, int head, int query) const {

@@ -230,8 +230,9 @@ func TestAttention(t *testing.T) {
 // TestWanted checks that queries that are wanted alone get the bits that they get
 // among all others, at every level and precision, and that far ones are left alone.
 func TestWanted(t *testing.T) {
-	const far = 256 // queries, more than a tile has
-	for i, c := range attentionCases() {
+	const far = 512 // queries, as many as the largest tile has
+	long := attentionCase{"several tiles", kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, 32, nil}
+	for i, c := range append(attentionCases(), long) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRand(uint64(i))
 			a := operands(r, c.shape)
