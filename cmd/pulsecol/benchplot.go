@@ -193,7 +193,7 @@ func shapes(rows []timedRow, steps int) []string {
 }
 
 // generationChart is how much longer PyTorch takes for the steps of a generation,
-// with the same number of rows of logits.
+// with the same number of rows of logits. Column tables that are made up do not count.
 func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 	type step struct {
 		attention string
@@ -215,7 +215,7 @@ func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 	}
 	groups := map[int]bool{}
 	for _, r := range rows {
-		if r.Shape != shape || r.Steps != steps || r.WholeMS > 0 {
+		if r.Shape != shape || r.Steps != steps || r.WholeMS > 0 || r.Shared != nil {
 			continue
 		}
 		groups[r.Group] = true

@@ -28,8 +28,10 @@ func TestGenerationChart(t *testing.T) {
 	}
 	whole := ours(4096, 32, 10, 1)
 	whole.WholeMS = 500
+	madeUp := ours(4096, 32, 10, 1)
+	madeUp.Shared = new(float64)
 	got := content(generationChart([]timedRow{
-		ours(4096, 32, 10, 500), ours(8192, 32, 10, 900), ours(4096, 32, 20, 1), ours(4096, 0, 10, 1000), whole,
+		ours(4096, 32, 10, 500), ours(8192, 32, 10, 900), ours(4096, 32, 20, 1), ours(4096, 0, 10, 1000), whole, madeUp,
 		theirs(4096, 128, "fa2", 200), theirs(4096, 4096, "fa2", 900), theirs(4096, 128, "cudnn", 100), theirs(16384, 128, "fa2", 3),
 		{e2eRow: e2eRow{Shape: "other", N: 4096, Rows: 128, MS: 7}, Attention: "fa2"},
 	}, "s", 10))
