@@ -89,12 +89,17 @@ func (s *staging) copy(to cu.DevicePtr, from []byte) error {
 
 // copyWide is copy by several threads, which one alone would slow the bus down.
 func copyWide(to, from []byte) {
-	const threads = 4
-	part := (len(to) + threads - 1) / threads
+	inParts(len(to), 4, func(at, end int) { copy(to[at:end], from[at:end]) })
+}
+
+// inParts calls f for parts of 0 to n-1, at most so many, each on a goroutine of its
+// own.
+func inParts(n, most int, f func(from, to int)) {
+	part := (n + most - 1) / most
 	var wg sync.WaitGroup
-	for at := 0; at < len(to); at += part {
-		end := min(at+part, len(to))
-		wg.Go(func() { copy(to[at:end], from[at:end]) })
+	for from := 0; from < n; from += part {
+		to := min(from+part, n)
+		wg.Go(func() { f(from, to) })
 	}
 	wg.Wait()
 }

@@ -4,6 +4,7 @@ package cudaop
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -86,23 +87,26 @@ func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error
 
 // encoded returns a weight as float32 or bfloat16, which it may be already.
 func encoded(w *op.Weight, dt tensor.Dtype) []byte {
+	encode := bf16.Encode
 	switch {
 	case dt == tensor.Float32 && w.DType != op.F32:
-		wide := make([]float32, w.Rows*w.Cols)
-		for i := range w.Rows {
-			w.Row(wide[i*w.Cols:(i+1)*w.Cols], i)
+		encode = func(dst []byte, row []float32) {
+			copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 4*len(row)))
 		}
-		return unsafe.Slice((*byte)(unsafe.Pointer(&wide[0])), 4*len(wide))
 	case dt == bfloat16Dtype && w.DType != op.BF16:
-		data := make([]byte, 2*w.Rows*w.Cols)
-		row := make([]float32, w.Cols)
-		for i := range w.Rows {
-			w.Row(row, i)
-			bf16.Encode(data[2*i*w.Cols:2*(i+1)*w.Cols], row)
-		}
-		return data
+	default:
+		return w.Data
 	}
-	return w.Data
+	size := w.Cols * int(dt.Size())
+	data := make([]byte, w.Rows*size)
+	inParts(w.Rows, runtime.GOMAXPROCS(0), func(from, to int) {
+		row := make([]float32, w.Cols)
+		for i := from; i < to; i++ {
+			w.Row(row, i)
+			encode(data[i*size:(i+1)*size], row)
+		}
+	})
+	return data
 }
 
 // bias returns the biases of projections on the GPU, one behind the other with zeros
