@@ -34,6 +34,7 @@ type device struct {
 	checks       []check                // of the step
 	layers       map[*layer]struct{}    // that have memory here
 	padded       lastPadding
+	leaves       leaves // of the step
 	blas         blas
 	matrices     uploads                         // weights of projections
 	biases       uploads                         // and what is added to them

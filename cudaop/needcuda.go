@@ -68,6 +68,10 @@ func PlanMemory(g *gorgonia.ExprGraph, refreshes bool) (Need, error) {
 			after()
 		}
 		r.after = nil
+		for _, at := range r.leaves {
+			r.memory.put(at)
+		}
+		clear(r.leaves)
 	}
 	return r.need, nil
 }
@@ -86,6 +90,7 @@ func inOrder(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
 type rehearsal struct {
 	memory  memory
 	values  map[*gorgonia.Node]*resident
+	leaves  map[*gorgonia.Node]cu.DevicePtr // of the step
 	layers  map[*op.State]*layer
 	outputs map[*op.State]tensor.Shape // of attention, [B,H,N,D]
 	after   []func()                   // what follows the step
@@ -93,7 +98,7 @@ type rehearsal struct {
 }
 
 func newRehearsal(order gorgonia.Nodes) *rehearsal {
-	r := &rehearsal{values: map[*gorgonia.Node]*resident{}, layers: map[*op.State]*layer{}, outputs: map[*op.State]tensor.Shape{}}
+	r := &rehearsal{values: map[*gorgonia.Node]*resident{}, leaves: map[*gorgonia.Node]cu.DevicePtr{}, layers: map[*op.State]*layer{}, outputs: map[*op.State]tensor.Shape{}}
 	last, padded := cu.DevicePtr(0), false
 	r.memory = newMemory(func(int64) (cu.DevicePtr, error) { last++; return last, nil })
 	for _, w := range weightsOf(order) {
@@ -154,6 +159,12 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 	check := func() {
 		p := r.get(4, &r.need.Activations)
 		r.after = append(r.after, func() { r.memory.put(p) })
+	}
+	for _, in := range inputs {
+		bytes := int64(in.Shape().TotalSize()) * int64(in.Dtype().Size())
+		if in.Op() == nil && bytes <= leafBytes && r.leaves[in] == 0 {
+			r.leaves[in] = r.get(bytes, &r.need.Activations)
+		}
 	}
 	switch t := o.runner.(type) {
 	case *scoreCollect:

@@ -106,7 +106,7 @@ func (c *call) as(dt tensor.Dtype, i int) (cu.DevicePtr, error) {
 		return to, c.byHeads(r, to, dt)
 	}
 	if in.Dtype() == dt {
-		return cu.DevicePtr(in.Uintptr()), nil
+		return c.input(i), nil
 	}
 	from, name := tensor.Float32, "f32_to_bf16"
 	if dt == tensor.Float32 {

@@ -194,15 +194,20 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
+	c := &call{device: d, o: o, prealloc: prealloc, in: in}
 	run := func() (err error) {
-		c := &call{device: d, o: o, prealloc: prealloc, in: in}
 		v, err = o.runner.run(c)
 		return errors.Join(err, c.finish(v))
 	}
-	if o.private(in) {
+	if o.private(d, in) {
 		err = d.here(run)
 	} else {
-		err = d.do(run)
+		err = d.do(func() error {
+			if err := c.copyLeaves(); err != nil {
+				return err
+			}
+			return run()
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
@@ -211,9 +216,9 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 }
 
 // private reports whether the operator touches no memory of the machine.
-func (o *Op) private(in []gorgonia.Value) bool {
-	for _, v := range in {
-		if _, ours := v.(*resident); !ours {
+func (o *Op) private(d *device, in []gorgonia.Value) bool {
+	for i, v := range in {
+		if _, ours := v.(*resident); !ours && d.leaves.of(o, i) == 0 {
 			return false
 		}
 	}

@@ -49,7 +49,7 @@ func NewColumnSparseAttn(path string, p AttentionParams) (*ColumnSparseAttn, err
 	o := &ColumnSparseAttn{b, p, p.State}
 	if p.State != nil {
 		p.State.sparse = o
-		o.bind(p.State.step)
+		o.bind(p.State.step, nil)
 	}
 	return o, nil
 }

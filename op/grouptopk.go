@@ -37,7 +37,7 @@ func NewGroupTopK(path string, n int, p AttentionParams) (*GroupTopK, error) {
 	b := newBase(kind, path, p.masked(float4), bits4, append(p.params(), n)...)
 	o := &GroupTopK{b, p, n, p.State}
 	if p.State != nil {
-		o.bind(p.State.step)
+		o.bind(p.State.step, nil)
 	}
 	return o, nil
 }

@@ -35,7 +35,7 @@ func NewScoreCollect(path string, p AttentionParams) (*ScoreCollect, error) {
 	b := newBase(kind, path, p.masked(float4, float4, float4), float4, p.params()...)
 	o := &ScoreCollect{b, p, p.State}
 	if p.State != nil {
-		o.bind(p.State.step)
+		o.bind(p.State.step, nil)
 	}
 	return o, nil
 }

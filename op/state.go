@@ -65,11 +65,31 @@ func (s *Step) End() {
 // goroutines, and until the context of a step is done. They then belong to one
 // machine and keep between runs what these would otherwise allocate.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
+	bound := map[gorgonia.Op]bool{}
 	for _, n := range g.AllNodes() {
-		if o, ok := n.Op().(planned); ok {
-			o.bind(s)
+		o, ok := n.Op().(planned)
+		switch {
+		case !ok:
+		case bound[o]: // at several nodes, with other inputs at each
+			o.bind(s, nil)
+		default:
+			o.bind(s, leaves(g, n))
 		}
+		bound[o] = true
 	}
+}
+
+// leaves returns those of a node's inputs that nobody computes, and nil in place of
+// the others.
+func leaves(g *gorgonia.ExprGraph, n *gorgonia.Node) (nodes []*gorgonia.Node) {
+	for it := g.From(n.ID()); it.Next(); {
+		in := it.Node().(*gorgonia.Node)
+		if in.Op() != nil {
+			in = nil
+		}
+		nodes = append(nodes, in)
+	}
+	return nodes
 }
 
 func (s *Step) current() (number uint64, m Mode, ok bool) {

@@ -17,6 +17,7 @@ type Operator interface {
 	merger
 	WriteHashFor(device string, h hash.Hash)
 	Planned() (w *Workspace, readers int)
+	Leaf(i int) (leaf *gorgonia.Node, step *Step, number uint64)
 	Stopped() error
 }
 
@@ -56,6 +57,20 @@ func (w *Workspace) OnReset(f func()) { w.onReset = append(w.onReset, f) }
 // how many operators on the same device read its result. With 0 the result must
 // stay valid for the machine and its readers.
 func (p *plan) Planned() (w *Workspace, readers int) { return p.ws, max(0, p.readers) }
+
+// Leaf returns the node of the operator's input i if that is an input of the graph,
+// whose value is the same all through a step, and the step in progress: see
+// State.Step. Without a step there is no such node.
+func (p *plan) Leaf(i int) (leaf *gorgonia.Node, step *Step, number uint64) {
+	if p.step == nil || i >= len(p.leaves) || p.leaves[i] == nil {
+		return nil, nil, 0
+	}
+	number, _, running := p.step.current()
+	if !running {
+		return nil, nil, 0
+	}
+	return p.leaves[i], p.step, number
+}
 
 // Stopped returns an error wrapping ErrStopped if the step's context is done.
 func (b *base) Stopped() error { return b.stopped() }

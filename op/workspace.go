@@ -235,7 +235,7 @@ type planned interface {
 	gorgonia.Op
 	setPlan(w *Workspace, readers int)
 	planReaders() int
-	bind(s *Step)
+	bind(s *Step, leaves []*gorgonia.Node)
 }
 
 // plan is where an operator's result comes from and who computes it; with the zero
@@ -246,6 +246,7 @@ type plan struct {
 	own     *buffer // with keepForever
 
 	step   *Step
+	leaves []*gorgonia.Node         // those of the inputs that nobody computes, nil for others; under a step
 	inputs [maxInputs]*tensor.Dense // of the run in progress, under a step
 }
 
@@ -255,7 +256,8 @@ const maxInputs = 6
 
 func (p *plan) setPlan(w *Workspace, readers int) { p.ws, p.readers = w, readers }
 func (p *plan) planReaders() int                  { return p.readers }
-func (p *plan) bind(s *Step)                      { p.step = s }
+
+func (p *plan) bind(s *Step, leaves []*gorgonia.Node) { p.step, p.leaves = s, leaves }
 
 // team computes the operator.
 func (p *plan) team() *kernel.Team {
