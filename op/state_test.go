@@ -407,3 +407,35 @@ func TestModeString(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestLeaf: twins are told which of their inputs nobody computes, in a step, unless
+// they stand at several nodes.
+func TestLeaf(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 12), 1, 3, 4))
+	sum := must(op.Apply(op.NewAdd("sum"), x, x))(t)
+	more := must(op.Apply(op.NewAdd("more"), sum, x))(t)
+	twice := op.NewAdd("twice")
+	must(op.Apply(twice, x, x))(t)
+	must(op.Apply(twice, sum, x))(t)
+	step := new(op.Step)
+	step.Bind(g)
+	check := func(o gorgonia.Op, i int, want *gorgonia.Node, wantNumber uint64) {
+		t.Helper()
+		got, of, number := o.(op.Operator).Leaf(i)
+		if got != want || number != wantNumber || (want != nil) != (of == step) {
+			t.Errorf("%v, input %d: %v in step %d, want %v in step %d", o, i, got, number, want, wantNumber)
+		}
+	}
+	check(sum.Op(), 0, nil, 0) // no step is in progress
+	for number := range uint64(2) {
+		step.Begin(t.Context(), op.Dense)
+		check(sum.Op(), 0, x, number+1)
+		check(sum.Op(), 1, x, number+1)
+		check(sum.Op(), 2, nil, 0)
+		check(more.Op(), 0, nil, 0)
+		check(more.Op(), 1, x, number+1)
+		check(twice, 1, nil, 0)
+		step.End()
+	}
+}
