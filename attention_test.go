@@ -388,9 +388,13 @@ func TestRows(t *testing.T) {
 				if err := gorgonia.Let(rows, dense([]int32{0, 2 * n, -1}, 3)); err != nil {
 					t.Fatal(err)
 				}
-				r.start(1)
-				if err := r.m.Step(); !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "rows[1] is 300, the input has 300 rows") {
-					t.Errorf("a row that there is not: %v", err)
+				for _, off := range []bool{true, false} {
+					ctl.SetDense(off)
+					r.start(1)
+					mode := ctl.Mode()
+					if err := r.m.Step(); !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "rows[1] is 300, the input has 300 rows") {
+						t.Errorf("%v, a row that there is not: %v", mode, err)
+					}
 				}
 			})
 		}

@@ -25,7 +25,7 @@ type lastPadding struct {
 	padding
 	step   *op.Step
 	number uint64         // of the step
-	mask   gorgonia.Value // itself: at its address the machine may have another mask later in the step
+	mask   *gorgonia.Node // an input of the graph; others may change within a step
 }
 
 // padding looks at the operator's last input, if that is a padding mask.
@@ -33,15 +33,15 @@ func (c *call) padding(p op.AttentionParams, batch, n int) (padding, error) {
 	if !p.Masked {
 		return padding{keys: slices.Repeat([]int{n}, batch)}, nil
 	}
-	if p.State == nil {
+	mask, step, number := c.o.Leaf(len(c.in) - 1)
+	if mask == nil {
 		at, err := c.room(paddingBytes(batch))
 		if err != nil {
 			return padding{}, err
 		}
 		return c.look(at, batch, n)
 	}
-	step, number := p.State.Step()
-	mask, last := c.in[len(c.in)-1], &c.padded
+	last := &c.padded
 	if last.step == step && last.number == number && last.mask == mask {
 		return last.padding, nil
 	}

@@ -83,6 +83,12 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	if err != nil {
 		return nil, err
 	}
+	from, to := 0, a.Len
+	if o.p.Rows {
+		if from, to, err = span(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
+			return nil, err
+		}
+	}
 	mode := Reuse
 	if st := o.state; st != nil {
 		if mode, err = st.begin(o, &st.attended, &st.ranked); err != nil {
@@ -103,17 +109,12 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		return nil, err
 	}
 	out, y := o.result(ts[0].Shape()...)
-	if o.p.Rows {
-		if a.From, a.To, err = span(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
-			return nil, err
-		}
-		if a.From == a.To {
-			return o.finish(out, ts)
-		}
-	}
-	if table == nil {
+	a.From, a.To = from, to
+	switch {
+	case from == to: // nobody wants anything
+	case table == nil:
 		o.team().Dense(y, nil, &a)
-	} else {
+	default:
 		o.team().ColumnSparse(y, nil, &a, table)
 	}
 	return o.finish(out, ts)

@@ -68,13 +68,14 @@ func (s *Step) Bind(g *gorgonia.ExprGraph) {
 	bound := map[gorgonia.Op]bool{}
 	for _, n := range g.AllNodes() {
 		o, ok := n.Op().(planned)
-		switch {
-		case !ok:
-		case bound[o]: // at several nodes, with other inputs at each
-			o.bind(s, nil)
-		default:
-			o.bind(s, leaves(g, n))
+		if !ok {
+			continue
 		}
+		in := leaves(g, n)
+		if bound[o] { // at several nodes, with other inputs at each
+			in = nil
+		}
+		o.bind(s, in)
 		bound[o] = true
 	}
 }

@@ -59,8 +59,9 @@ func (w *Workspace) OnReset(f func()) { w.onReset = append(w.onReset, f) }
 func (p *plan) Planned() (w *Workspace, readers int) { return p.ws, max(0, p.readers) }
 
 // Leaf returns the node of the operator's input i if that is an input of the graph,
-// whose value is the same all through a step, and the step in progress: see
-// State.Step. Without a step there is no such node.
+// whose value is the same all through a step, and the step in progress: whose it is,
+// and its number, which no other step of the same has. Without a step there is no
+// such node.
 func (p *plan) Leaf(i int) (leaf *gorgonia.Node, step *Step, number uint64) {
 	if p.step == nil || i >= len(p.leaves) || p.leaves[i] == nil {
 		return nil, nil, 0
@@ -132,13 +133,6 @@ func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
 		return s.begin(o, &s.ranked, &s.scored)
 	}
 	return s.begin(o, &s.attended, &s.ranked)
-}
-
-// Step returns the step in progress: whose it is, and its number, which no other step
-// of the same has.
-func (s *State) Step() (of *Step, number uint64) {
-	number, _, _ = s.step.current()
-	return s.step, number
 }
 
 // Spend adds the time since start to that of a mode.

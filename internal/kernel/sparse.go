@@ -16,7 +16,7 @@ func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	group := min(table.Group, a.Len)
 	from, to := a.wanted()
 	j := columnSparseJob{
-		Operands: *a, table: *table, out: out, lse: lse, from: from, to: to,
+		Operands: *a, table: *table, out: out, lse: lse,
 		group: group, before: from / group, groups: Groups(to, group), pack: max(1, packQueries/group),
 	}
 	run(t, &t.columnSparse, a.Batch*a.Heads*Groups(j.groups-j.before, j.pack), j)
@@ -26,8 +26,6 @@ type columnSparseJob struct {
 	Operands
 	table    Table
 	out, lse []float32
-
-	from, to int // queries that are wanted
 
 	group  int // queries of a group
 	before int // groups of a head that nobody wants
@@ -43,6 +41,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 	packs := Groups(j.groups-j.before, j.pack)
 	index, u := task/packs, j.before+task%packs*j.pack
 	last := min(u+j.pack, j.groups)
+	from, to := j.wanted()
 	next := tableKeys(&w.index[u%2], &j.Operands, &j.table, index, u)
 	for ; u < last; u++ {
 		keys := next
@@ -53,7 +52,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 		end := min((u+1)*j.group, j.Len)
 		for first := u * j.group; first < end; first += j.tileQueries() {
 			limit := min(first+j.tileQueries(), end)
-			if limit <= j.from || first >= j.to {
+			if limit <= from || first >= to {
 				continue
 			}
 			tile := j.newTile(index, first, limit, keys)
