@@ -24,7 +24,7 @@ import (
 var tryFrom = int64(1) << 36
 
 // worthTrying reports whether a product tries algorithms. Those of logits, which are
-// float32, do not: the number of their rows changes from step to step.
+// float32, do not: they are one of a step's hundred and more products.
 func worthTrying(p product) bool {
 	return p.to == bfloat16Dtype && int64(p.n)*int64(p.in)*int64(p.out) >= tryFrom
 }

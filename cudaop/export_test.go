@@ -89,6 +89,16 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 	return y, same, of, err
 }
 
+// Plans is the number of shapes of products that a machine has multiplied.
+func Plans(vm gorgonia.VM) (n int, err error) {
+	d, err := deviceOf(vm.(gorgonia.External), 0)
+	if err != nil {
+		return 0, err
+	}
+	err = d.do(func() error { n = len(d.blas.plans); return nil })
+	return n, err
+}
+
 // Choose applies a rule to rows of the host's on a machine's GPU.
 func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) (out []decode.Choice, err error) {
 	d, err := deviceOf(vm.(gorgonia.External), 0)

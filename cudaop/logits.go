@@ -116,15 +116,23 @@ var logitsBytes = 512 << 20
 // how many are wanted, so that the same memory serves every step.
 func (l *logitsLater) chunk() int { return max(2, min(l.rows, logitsBytes/(4*l.weight.Rows))) }
 
+// productRows is what the numbers of rows that are multiplied at once are multiples of,
+// where there are as many. From step to step fewer rows are wanted, and cuBLASLt has
+// another kernel for almost every number of them, which it takes 4 ms to load; up to 128
+// rows the product takes as long as it takes to read the weight.
+const productRows = 128
+
 // compute queues the logits of count rows from each of the given ones on, to y, one
-// after the other.
+// after the other. More rows than these may be computed, within the chunk.
 func (l *logitsLater) compute(c *call, y cu.DevicePtr, count int, from ...int) error {
 	if len(from) == 2 && from[0]+count == from[1] { // reads the weight once
 		count, from = 2*count, from[:1]
 	}
 	for i, first := range from {
 		x, to := l.x+cu.DevicePtr(int64(first)*c.rowBytes(l.weight)), y+cu.DevicePtr(4*i*count*l.weight.Rows)
-		if err := c.project(only(l.weight), to, x, 0, count, tensor.Float32); err != nil {
+		rows := (count + productRows - 1) / productRows * productRows
+		rows = min(rows, l.rows-first, l.chunk()-i*count) // the next product writes over what is too much
+		if err := c.project(only(l.weight), to, x, 0, rows, tensor.Float32); err != nil {
 			return err
 		}
 	}

@@ -163,6 +163,45 @@ func TestLogitsLater(t *testing.T) {
 	}
 }
 
+// TestLogitsShapes: while fewer and fewer rows are wanted, the products of few shapes
+// serve them all, since each shape may cost cuBLASLt the loading of a kernel.
+func TestLogitsShapes(t *testing.T) {
+	needGPU(t)
+	const rows, features, vocab = 200, 16, 37
+	r := rand.New(rand.NewPCG(8, 0))
+	normal := func(count int) []float32 {
+		x := make([]float32, count)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	g := gorgonia.NewGraph()
+	x, at := input(g, "x", normal(rows*features), 1, rows, features), input(g, "rows", make([]int32, rows), rows)
+	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features)))(t)
+	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(t), x, at))(t)
+	later := cudaop.LogitsLater(gpu.Op())
+	vm := machine(t, g)
+	run(t, vm)
+	before := must(cudaop.Plans(vm))(t)
+	rule := decode.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}}
+	all := must(later(rows).(decode.Chooser).Choose(&rule))(t)
+	for _, wanted := range []int{199, 129, 128, 127, 50, 2, 1} {
+		got := must(later(wanted).(decode.Chooser).Choose(&rule))(t)
+		if len(got) != wanted {
+			t.Fatalf("%d choices of %d rows", len(got), wanted)
+		}
+		for i, c := range got {
+			if c.Token != all[i].Token {
+				t.Errorf("%d rows, row %d: token %d, with all rows %d", wanted, i, c.Token, all[i].Token)
+			}
+		}
+	}
+	if made := must(cudaop.Plans(vm))(t) - before; made != 2 { // of all rows and of 128
+		t.Errorf("products of %d shapes, want 2", made)
+	}
+}
+
 // TestLogitsLaterErrors: of rows that are not there, and of a machine that is closed.
 func TestLogitsLaterErrors(t *testing.T) {
 	needGPU(t)
