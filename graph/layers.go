@@ -3,6 +3,7 @@ package graph
 import (
 	"strings"
 
+	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -26,12 +27,19 @@ type Norm struct {
 // Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. It is where a model
 // begins, and so it says on which device, and on a GPU by the table's Precision what
 // values are rounded to: the layers behind it follow their input.
-func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device) (*gorgonia.Node, error) {
-	o := op.NewEmbed(path, table)
+//
+// ahead are inputs of the graph that layers far behind read. A machine copies an input to
+// a GPU just before its first reader runs, and the copy waits for everything that is
+// queued; so on a GPU the embedding, which comes first, counts as one.
+func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device, ahead ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if device != pulsecol.CUDA {
-		return op.Apply(o, ids)
+		return op.Apply(op.NewEmbed(path, table), ids)
 	}
-	return applyOnGPU(o, table.Precision, ids)
+	var types []hm.Type
+	for _, n := range ahead {
+		types = append(types, n.Type())
+	}
+	return applyOnGPU(op.NewEmbed(path, table, types...), table.Precision, append([]*gorgonia.Node{ids}, ahead...)...)
 }
 
 // apply adds a layer to the graph, on the device and with the precision of its

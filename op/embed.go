@@ -15,9 +15,10 @@ type Embed struct {
 	table Weight
 }
 
-// NewEmbed returns the embedding named by path.
-func NewEmbed(path string, table Weight) *Embed {
-	return &Embed{newBase("Embed", path, []hm.Type{int2}, float3, table.Rows, table.Cols), table}
+// NewEmbed returns the embedding named by path. Behind the ids it takes inputs of the
+// given types, each a gorgonia.TensorType, and does nothing with them; see graph.Embed.
+func NewEmbed(path string, table Weight, ahead ...hm.Type) *Embed {
+	return &Embed{newBase("Embed", path, append([]hm.Type{int2}, ahead...), float3, table.Rows, table.Cols), table}
 }
 
 func (o *Embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {

@@ -165,6 +165,9 @@ func TestEmbed(t *testing.T) {
 	table := weight(t, 3, 2, []float32{1, 2, 3, 4, 5, 6})
 	y := run(t, op.NewEmbed("wte", table), dense([]int32{2, 0, 1, 2}, 2, 2))
 	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
+	rows := gorgonia.TensorType{Dims: 1, Of: tensor.Int32}
+	y = run(t, op.NewEmbed("wte", table, rows, rows), dense([]int32{2, 0, 1, 2}, 2, 2), dense([]int32{9}, 1), dense([]int32{-7, 8}, 2))
+	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
 	for _, id := range []int32{-1, 3, math.MaxInt32} {
 		_, err := op.NewEmbed("wte", table).Do(dense([]int32{0, 0, 0, id}, 2, 2))
 		if !errors.Is(err, op.ErrValue) || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("token id %d at row 1, position 1 is outside the vocabulary [0, 3)", id)) {

@@ -115,7 +115,7 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 	w := m.weights
 	embed := w.embed
 	embed.Precision = ctl.PrecisionFor(m.cfg.HeadDim)
-	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim)) // [B,N,D]
+	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim), diffusion.Ahead(out)...) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}

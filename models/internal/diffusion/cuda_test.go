@@ -4,6 +4,9 @@ package diffusion_test
 
 import (
 	"context"
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +17,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 	"github.com/pulsecol/pulsecol/models/llada"
+	"gorgonia.org/gorgonia"
 )
 
 // watched is a sampler that counts the logits which can be chosen from, or hides
@@ -35,6 +39,51 @@ func (w watched) Generate(ctx context.Context, prompts [][]int32, forward decode
 		}
 		return logits, err
 	})
+}
+
+// TestInputsFirst: a step copies all its inputs to the GPU before it launches anything;
+// behind that, nothing makes the host wait.
+func TestInputsFirst(t *testing.T) {
+	if err := cudaop.Available(); err != nil {
+		t.Skip(err)
+	}
+	l, err := llada.OpenFS(tinymodel.FS(), tinymodel.Weights())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d, err := dream.OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for name, build := range map[string]diffusion.Builder{"llada": l.Build, "dream": d.Build} {
+		t.Run(name, func(t *testing.T) {
+			ctl, err := pulsecol.NewController(pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := gorgonia.NewGraph()
+			if _, err := build(g, diffusion.Shape{Batch: 2, Len: 20, Rows: 3, Padded: true}, ctl); err != nil {
+				t.Fatal(err)
+			}
+			vm, err := cudaop.NewTapeMachine(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cudaop.Close(vm)
+			// Prog's type is Gorgonia's own; as a string it has a line for each instruction.
+			program := fmt.Sprint(reflect.ValueOf(vm).MethodByName("Prog").Call(nil)[0].Interface())
+			program, _, _ = strings.Cut(program, "\nArgs:")
+			before, behind, found := strings.Cut(program, "cuda.Embed")
+			if copies := strings.Count(before, "memcpy("); !found || copies != 4 {
+				t.Errorf("%d inputs are copied before the embedding, want 4:\n%s", copies, before)
+			}
+			if strings.Contains(behind, "memcpy(") {
+				t.Errorf("an input is copied behind the embedding:\n%s", behind)
+			}
+		})
+	}
 }
 
 // TestChoosing: every sampler gives the same tokens whether the GPU applies its rule

@@ -59,6 +59,15 @@ func (g *Graph) Options() []pulsecol.AttentionOption {
 	return []pulsecol.AttentionOption{pulsecol.WithPaddingMask(g.Mask)}
 }
 
+// Ahead returns the inputs that only layers behind the embedding read; see graph.Embed.
+func Ahead(g *Graph) []*gorgonia.Node {
+	nodes := []*gorgonia.Node{g.Positions, g.Rows}
+	if g.Mask != nil {
+		nodes = append(nodes, g.Mask)
+	}
+	return nodes
+}
+
 // Builder adds a model to a Gorgonia graph under a controller.
 type Builder func(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error)
 
