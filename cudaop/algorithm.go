@@ -91,17 +91,17 @@ func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 		return nil, err
 	}
 	defer d.memory.put(at)
-	if err := cu.MemcpyHtoD(at, unsafe.Pointer(&digests[0]), size); err != nil {
+	if err := d.queue.toGPU(at, unsafe.Pointer(&digests[0]), size); err != nil {
 		return nil, fmt.Errorf("cudaop: digests: %w", err)
 	}
 	n := p.n * p.out
 	for i := range digests {
 		to := at + cu.DevicePtr(i)*cu.DevicePtr(unsafe.Sizeof(digests[0]))
-		if err := errors.Join(d.blas.queue(how, i, p), digest.launchRows(1, n, address(p.y), address(to), integer(n))); err != nil {
+		if err := errors.Join(d.queue.multiply(how, i, p), digest.launchRows(1, n, address(p.y), address(to), integer(n))); err != nil {
 			return nil, err
 		}
 	}
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&digests[0]), at, size); err != nil {
+	if err := d.queue.toHost(unsafe.Pointer(&digests[0]), at, size); err != nil {
 		return nil, fmt.Errorf("cudaop: digests: %w", err)
 	}
 	for i, one := range digests {
@@ -131,9 +131,9 @@ func (d *device) timed(how *plan, algorithms []int, p product) (took map[int]flo
 	times := map[int][]float64{}
 	for round := range tryRounds {
 		turn := func(i int) int { return algorithms[(i+round)%len(algorithms)] } // none is first twice, where the GPU waits for the host
-		err := marks[0].Record(cu.NoStream)
+		err := errors.Join(d.queue.flush(), marks[0].Record(cu.NoStream))
 		for i := range algorithms {
-			err = errors.Join(err, d.blas.queue(how, turn(i), p), marks[i+1].Record(cu.NoStream))
+			err = errors.Join(err, d.queue.multiply(how, turn(i), p), d.queue.flush(), marks[i+1].Record(cu.NoStream))
 		}
 		err = errors.Join(err, marks[len(algorithms)].Synchronize())
 		for i := range algorithms {

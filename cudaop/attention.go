@@ -225,8 +225,8 @@ func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 	for first, end := 0, 0; first < batch; first = end { // rows with one number
 		for end = first + 1; end < batch && number(end) == number(first); end++ {
 		}
-		if err := cu.MemsetD32Async(at+cu.DevicePtr(4*first), uint(number(first)), int64(end-first), cu.NoStream); err != nil {
-			return 0, fmt.Errorf("cudaop: memset: %w", err)
+		if err := c.queue.fill(at+cu.DevicePtr(4*first), uint32(number(first)), int64(end-first)); err != nil {
+			return 0, err
 		}
 	}
 	return at, nil
@@ -312,7 +312,7 @@ func (l *layer) bytes() int64 {
 // Columns copies the column table to the host.
 func (l *layer) Columns() (op.ColumnBits, error) {
 	b := op.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
-	err := l.device.onThread(func() error { return cu.MemcpyDtoH(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
+	err := l.device.onThread(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
 	if errors.Is(err, errClosed) {
 		return op.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
 	}
@@ -342,7 +342,7 @@ func (l *layer) count() error {
 		return nil
 	}
 	var counts [2]int64
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
+	if err := l.device.queue.toHost(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
 		return fmt.Errorf("cudaop: pairs: %w", err)
 	}
 	l.counts, l.unread = counts, false
@@ -351,10 +351,14 @@ func (l *layer) count() error {
 
 // Drop takes back what a failed step has left.
 func (l *layer) Drop() {
-	for _, p := range []*cu.DevicePtr{&l.fresh, &l.out} {
-		l.device.memory.put(*p)
-		*p = 0
-	}
+	l.dropFresh()
+	l.device.memory.put(l.out)
+	l.out = 0
+}
+
+func (l *layer) dropFresh() {
+	l.device.memory.put(l.fresh)
+	l.fresh = 0
 }
 
 // Free gives everything back, the column table to the driver.

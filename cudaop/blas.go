@@ -5,6 +5,7 @@ package cudaop
 /*
 #cgo LDFLAGS: -lcublasLt
 #include <cublasLt.h>
+#include <cuda.h>
 
 // A product as cuBLASLt takes it, with the algorithms that its heuristic offers, the one first that it takes for the fastest.
 typedef struct {
@@ -67,19 +68,20 @@ static cublasStatus_t prepare(cublasLtHandle_t lt, plan *p, long long n, long lo
 	return p->count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// multiply queues the product by one of the algorithms, with beta times c added to it.
+// multiply gives a stream the product by one of the algorithms, with beta times c added to it.
 static cublasStatus_t multiply(cublasLtHandle_t lt, plan *p, int algorithm, unsigned long long w, unsigned long long x, unsigned long long bias,
-                               float beta, unsigned long long c, unsigned long long y, unsigned long long workspace, size_t size) {
+                               float beta, unsigned long long c, unsigned long long y, unsigned long long workspace, size_t size, cudaStream_t stream) {
 	const float one = 1;
 	if (bias) CHECK(set_bias(p, bias));
 	return cublasLtMatmul(lt, p->desc, &one, (const void *)w, p->w, (const void *)x, p->x, &beta, (const void *)c, p->y,
-	                      (void *)y, p->y, &p->algorithms[algorithm], (void *)workspace, size, NULL);
+	                      (void *)y, p->y, &p->algorithms[algorithm], (void *)workspace, size, stream);
 }
 */
 import "C"
 
 import (
 	"fmt"
+	"unsafe"
 
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
@@ -98,6 +100,8 @@ const blasWorkspace = 32 << 20
 
 // plan is how cuBLASLt does products of one shape.
 type plan struct {
+	shape  shape
+	number int // that the queue has for it
 	made   C.plan
 	chosen int // of its algorithms
 }
@@ -143,7 +147,7 @@ func (d *device) multiply(p product) error {
 	}
 	how := b.plans[s]
 	if how == nil {
-		how = new(plan)
+		how = &plan{shape: s, number: len(d.queue.plans)}
 		several := C.int(0)
 		if worthTrying(p) {
 			several = 1
@@ -154,22 +158,26 @@ func (d *device) multiply(p product) error {
 			return fmt.Errorf("cudaop: cuBLAS has no product [%d %d] x [%d %d]: status %d", p.n, p.in, p.out, p.in, int(status))
 		}
 		b.plans[s] = how
+		d.queue.plans = append(d.queue.plans, how)
 		if err := d.chooseAlgorithm(s, how, p); err != nil {
 			return err
 		}
 	}
-	return b.queue(how, how.chosen, p)
+	return d.queue.multiply(how, how.chosen, p)
 }
 
-// queue queues a product by one of its plan's algorithms.
-func (b *blas) queue(how *plan, algorithm int, p product) error {
-	beta, c := C.float(0), p.y
-	if p.residual != 0 {
-		beta, c = 1, p.residual
+// start gives a stream a product by one of its plan's algorithms: of w and x, with a bias
+// and what is added, to y.
+func (b *blas) start(stream C.CUstream, how *plan, algorithm int, at []uint64) error {
+	w, x, bias, c, y := at[0], at[1], at[2], at[3], at[4]
+	beta := C.float(1)
+	if c == 0 {
+		beta, c = 0, y
 	}
-	if status := C.multiply(b.handle, &how.made, C.int(algorithm), C.ulonglong(p.w), C.ulonglong(p.x), C.ulonglong(p.bias), beta, C.ulonglong(c), C.ulonglong(p.y),
-		C.ulonglong(b.workspace), blasWorkspace); status != C.CUBLAS_STATUS_SUCCESS {
-		return fmt.Errorf("cudaop: cublasLtMatmul [%d %d] x [%d %d]: status %d", p.n, p.in, p.out, p.in, int(status))
+	if status := C.multiply(b.handle, &how.made, C.int(algorithm), C.ulonglong(w), C.ulonglong(x), C.ulonglong(bias), beta, C.ulonglong(c), C.ulonglong(y),
+		C.ulonglong(b.workspace), blasWorkspace, C.cudaStream_t(unsafe.Pointer(stream))); status != C.CUBLAS_STATUS_SUCCESS {
+		s := how.shape
+		return fmt.Errorf("cudaop: cublasLtMatmul [%d %d] x [%d %d]: status %d", s.n, s.in, s.out, s.in, int(status))
 	}
 	return nil
 }

@@ -27,10 +27,7 @@ func (c *call) check(explain func(position int) error) (word cu.DevicePtr, err e
 	if ws, _ := c.o.Planned(); ws != nil {
 		c.releaseOn(ws)
 	}
-	if err := cu.MemsetD32Async(word, 0, 1, cu.NoStream); err != nil {
-		return 0, fmt.Errorf("cudaop: memset: %w", err)
-	}
-	return word, nil
+	return word, c.queue.fill(word, 0, 1)
 }
 
 // checked returns the first thing that kernels have found wrong.
@@ -38,7 +35,7 @@ func (c *call) checked() error {
 	defer c.dropChecks()
 	for _, ch := range c.checks {
 		var found int32
-		if err := cu.MemcpyDtoH(unsafe.Pointer(&found), ch.word, 4); err != nil {
+		if err := c.queue.toHost(unsafe.Pointer(&found), ch.word, 4); err != nil {
 			return fmt.Errorf("cudaop: check: %w", err)
 		}
 		switch {

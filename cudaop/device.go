@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -34,8 +35,9 @@ type device struct {
 	checks       []check                // of the step
 	layers       map[*layer]struct{}    // that have memory here
 	padded       lastPadding
-	leaves       leaves // of the step
+	leaves       map[*gorgonia.Node]leaf
 	blas         blas
+	queue        *queue
 	matrices     uploads                         // weights of projections
 	biases       uploads                         // and what is added to them
 	vectors      map[unsafe.Pointer]cu.DevicePtr // other numbers, by where they lie on the host
@@ -78,9 +80,9 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
-	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{}, layers: map[*layer]struct{}{},
+	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{}, layers: map[*layer]struct{}{}, leaves: map[*gorgonia.Node]leaf{},
 		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{}}
-	d.memory = newMemory(allocate)
+	d.memory, d.queue = newMemory(allocate), newQueue(&d.blas)
 	on := engine.Context().Device
 	major, minor, err := on.ComputeCapability()
 	if err != nil {
@@ -139,13 +141,16 @@ func (d *device) guarded(f func() error) (err error) {
 	return f()
 }
 
-// onThread is do without the queue.
+// onThread is do without what the machine has queued. Nothing is held back when it
+// returns.
 func (d *device) onThread(f func() error) (err error) {
 	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
 		return errClosed
 	}
 	d.engine.Context().Do(func() error {
-		err = d.guarded(func() error { return d.inContext(f) })
+		err = d.guarded(func() error {
+			return d.inContext(func() error { return errors.Join(d.queue.flush(), f(), d.queue.flush()) })
+		})
 		return nil // an error here would end the engine's goroutine, and Close would wait for it for ever
 	})
 	return err
@@ -294,7 +299,7 @@ func shutDown(engine *cuda.Engine) error {
 	delete(devices.of, engine)
 	devices.Unlock()
 	if d == nil {
-		d = &device{engine: engine}
+		d = &device{engine: engine, queue: newQueue(nil)}
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.onThread(d.release) }()
@@ -311,6 +316,9 @@ func shutDown(engine *cuda.Engine) error {
 func (d *device) release() error {
 	for l := range d.layers {
 		_ = l.count()
+	}
+	if err := d.queue.close(); err != nil {
+		return err
 	}
 	if err := d.blas.close(); err != nil {
 		return err
@@ -403,6 +411,14 @@ func (m *memory) release(p cu.DevicePtr) error {
 	delete(m.sizes, p)
 	m.bytes -= size
 	return nil
+}
+
+// sort makes what get returns a matter of what is free, and not of the order in which it
+// came back.
+func (m *memory) sort() {
+	for _, free := range m.free {
+		slices.Sort(free)
+	}
 }
 
 // releaseAll gives all memory back to the driver.

@@ -31,10 +31,10 @@ static int cluster(CUfunction f) {
 	return cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f) == CUDA_SUCCESS && width > 1 ? width : 1;
 }
 
-// launch is cuLaunchKernel on the default stream for a kernel whose arguments are the maps of up to 3 stacks and then n
+// launch is cuLaunchKernel for a kernel whose arguments are the maps of up to 3 stacks and then n
 // of 8 bytes each. gorgonia.org/cu copies every argument to memory that it allocates, and has no maps.
 static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, const stack *stacks, int mapped,
-                       unsigned long long *args, int n) {
+                       unsigned long long *args, int n, CUstream stream) {
 	CUtensorMap maps[3];
 	void *params[mapped + n];
 	for (int i = 0; i < mapped; i++) {
@@ -43,7 +43,7 @@ static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned sha
 		params[i] = &maps[i];
 	}
 	for (int i = 0; i < n; i++) params[mapped + i] = args + i;
-	return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, NULL, params, NULL);
+	return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, stream, params, NULL);
 }
 */
 import "C"
@@ -58,6 +58,8 @@ import (
 // kernel is a function of a loaded module, with what its module says about how to
 // launch it (kernels/README.md). All calls need the module's context.
 type kernel struct {
+	queue        *queue
+	number       int // that the queue has for it
 	name         string
 	fn           C.CUfunction
 	threads      int
@@ -71,8 +73,8 @@ type kernel struct {
 // defaultShared is the dynamic shared memory a block may use without asking.
 const defaultShared = 48 << 10
 
-func newKernel(m cu.Module, name string, multiprocs int) (*kernel, error) {
-	k := &kernel{name: name, multiprocs: multiprocs}
+func (d *device) newKernel(m cu.Module, name string) (*kernel, error) {
+	k := &kernel{queue: d.queue, number: len(d.queue.kernels), name: name, multiprocs: d.multiprocs}
 	fn, err := m.Function(name)
 	if err != nil {
 		return nil, fmt.Errorf("cudaop: kernel %s: %w", name, err)
@@ -92,8 +94,11 @@ func newKernel(m cu.Module, name string, multiprocs int) (*kernel, error) {
 	}
 	k.threads, k.shared, k.rows, k.perMultiproc = int(launch[0]), int(launch[1]), int(launch[2]), int(launch[3])
 	if k.shared > defaultShared {
-		return k, allowShared(k.fn, k.shared)
+		if err := allowShared(k.fn, k.shared); err != nil {
+			return nil, err
+		}
 	}
+	d.queue.kernels = append(d.queue.kernels, k)
 	return k, nil
 }
 
@@ -111,7 +116,7 @@ type stack struct {
 	count, rows, columns int
 }
 
-// launch queues the kernel for the given number of items on the default stream.
+// launch queues the kernel for the given number of items.
 // Every argument is 8 bytes, as arg makes them.
 func (k *kernel) launch(items int, args ...uint64) error { return k.launchMapped(nil, items, args...) }
 
@@ -126,11 +131,17 @@ func (k *kernel) launchMapped(stacks []stack, items int, args ...uint64) error {
 		grid = min(items, k.perMultiproc*k.multiprocs)
 	}
 	grid = (grid + k.cluster - 1) / k.cluster * k.cluster
+	return k.queue.launch(k, grid, stacks, args)
+}
+
+// start gives a stream the kernel. Every stack is four words.
+func (k *kernel) start(stream C.CUstream, grid int, stacks, args []uint64) error {
 	var maps [3]C.stack
-	for i, s := range stacks {
-		maps[i] = C.stack{at: C.CUdeviceptr(s.at), count: C.longlong(s.count), rows: C.longlong(s.rows), columns: C.longlong(s.columns)}
+	for i := range len(stacks) / 4 {
+		s := stacks[4*i:]
+		maps[i] = C.stack{at: C.CUdeviceptr(s[0]), count: C.longlong(s[1]), rows: C.longlong(s[2]), columns: C.longlong(s[3])}
 	}
-	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), &maps[0], C.int(len(stacks)), (*C.ulonglong)(&args[0]), C.int(len(args))); code != C.CUDA_SUCCESS {
+	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), &maps[0], C.int(len(stacks)/4), (*C.ulonglong)(&args[0]), C.int(len(args)), stream); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: kernel %s on %d blocks: CUDA error %d", k.name, grid, int(code))
 	}
 	return nil

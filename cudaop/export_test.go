@@ -55,7 +55,7 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 				return 0
 			}
 			if at, err = c.room(2 * int64(len(v))); err == nil {
-				err = cu.MemcpyHtoD(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
+				err = d.queue.toGPU(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
 			}
 			return at
 		}
@@ -73,7 +73,7 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 		if err := d.multiply(p); err != nil {
 			return err
 		}
-		if err := cu.MemcpyDtoH(unsafe.Pointer(&y[0]), p.y, 2*int64(len(y))); err != nil {
+		if err := d.queue.toHost(unsafe.Pointer(&y[0]), p.y, 2*int64(len(y))); err != nil {
 			return err
 		}
 		for _, how := range d.blas.plans {
@@ -117,7 +117,7 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 			if err != nil {
 				return 0, err
 			}
-			return at, cu.MemcpyHtoD(at, unsafe.Pointer(&flat[0]), 4*int64(len(flat)))
+			return at, d.queue.toGPU(at, unsafe.Pointer(&flat[0]), 4*int64(len(flat)))
 		}
 		logits, err := copied(rows)
 		if err != nil {
@@ -134,7 +134,7 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 		if err := c.choose(logits, u, at, len(rows), len(rows[0]), rule); err != nil {
 			return err
 		}
-		out, err = choices(at, len(rows))
+		out, err = c.choices(at, len(rows))
 		return err
 	})
 	return out, err
@@ -153,4 +153,59 @@ func LimitMemory(limit, claimed int64) (restore func()) {
 	}
 	memInfo = func() (free, total int64, err error) { return claimed, claimed, nil }
 	return func() { allocate, memInfo = all, info }
+}
+
+// Replays counts, of all machines, the runs of commands that queues know, those of them
+// that are graphs, and those that cannot be.
+func Replays() (known, graphs, never int) {
+	devices.Lock()
+	defer devices.Unlock()
+	for _, d := range devices.of {
+		d.busy.Lock()
+		known += len(d.queue.graphs)
+		for _, r := range d.queue.graphs {
+			if r.program != nil {
+				graphs++
+			}
+			if r.never {
+				never++
+			}
+		}
+		d.busy.Unlock()
+	}
+	return known, graphs, never
+}
+
+// Fill queues a command for each of the values, which makes it one of the words of some
+// memory, and another that copies all words. It returns the copy.
+func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
+	d, err := deviceOf(vm.(gorgonia.External), 0)
+	if err != nil {
+		return nil, err
+	}
+	err = d.do(func() (err error) {
+		c := &call{device: d}
+		defer func() { err = errors.Join(err, c.finish(nil)) }()
+		bytes := 4 * int64(len(values))
+		at, err := c.room(bytes)
+		if err != nil {
+			return err
+		}
+		to, err := c.room(bytes)
+		if err != nil {
+			return err
+		}
+		copied = make([]uint32, len(values))
+		if err := errors.Join(d.queue.toGPU(at, unsafe.Pointer(&copied[0]), bytes), d.queue.toGPU(to, unsafe.Pointer(&copied[0]), bytes)); err != nil {
+			return err
+		}
+		for i, v := range values {
+			if err := d.queue.fill(at+cu.DevicePtr(4*i), v, 1); err != nil {
+				return err
+			}
+		}
+		return errors.Join(d.queue.copy(to, at, bytes), d.queue.toHost(unsafe.Pointer(&copied[0]), to, bytes))
+	})
+	d.memory.sort()
+	return copied, err
 }

@@ -3,12 +3,12 @@
 package cudaop
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pulsecol/pulsecol/op"
-	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -48,7 +48,8 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 	return placeholder(), nil // ColumnSparseAttn finds the table at the layer
 }
 
-// rebuild makes the table that ScoreCollect has left the layer's.
+// rebuild makes the table that ScoreCollect has left the layer's. It goes where the old
+// one is, for the commands of a step to be those of the step before.
 func (r *groupTopK) rebuild(c *call) error {
 	l, ok := r.p.State.Memory().(*layer)
 	if !ok || l.device != c.device || l.fresh == 0 {
@@ -56,29 +57,27 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	had := r.p.State.Built()
 	r.p.State.Rebuilding()
-	old := l.bits
-	l.bits, l.fresh = l.fresh, 0
-	defer c.memory.put(old)
-	if err := c.compare(l, old); err != nil {
+	defer l.dropFresh()
+	if err := errors.Join(c.compare(l), c.queue.copy(l.bits, l.fresh, l.bytes())); err != nil {
 		return err
 	}
 	r.p.State.Rebuilt(had)
 	return nil
 }
 
-// compare queues the count of the query-key pairs that a layer's table keeps, and of
-// those of them that the old table did not. Waiting for it would hold up the layers
+// compare queues the count of the query-key pairs that a layer's next table keeps, and of
+// those of them that the table does not. Waiting for it would hold up the layers
 // behind; who wants to know asks layer.Shares.
-func (c *call) compare(l *layer, old cu.DevicePtr) error {
+func (c *call) compare(l *layer) error {
 	k, err := c.kernel("table", "compare_tables")
 	if err != nil {
 		return err
 	}
-	if err := cu.MemsetD32Async(l.pairs, 0, pairsBytes/4, cu.NoStream); err != nil {
-		return fmt.Errorf("cudaop: memset: %w", err)
+	if err := c.queue.fill(l.pairs, 0, pairsBytes/4); err != nil {
+		return err
 	}
 	u := groups(l.n, l.group)
-	if err := k.launch(l.batch*l.heads*u, address(l.bits), address(old), address(l.pairs), integer(u), integer(l.n), integer(l.group)); err != nil {
+	if err := k.launch(l.batch*l.heads*u, address(l.fresh), address(l.bits), address(l.pairs), integer(u), integer(l.n), integer(l.group)); err != nil {
 		return err
 	}
 	l.unread = true

@@ -85,10 +85,7 @@ func (l *logitsLater) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, er
 		}
 		l.device, l.x, l.rows = c.device, kept, rows
 	}
-	if err := cu.MemcpyDtoD(l.x, x, bytes); err != nil {
-		return nil, fmt.Errorf("cudaop: copy of %d rows: %w", rows, err)
-	}
-	return placeholder(), nil
+	return placeholder(), c.queue.copy(l.x, x, bytes)
 }
 
 // do calls f on the GPU of the latest step.
@@ -168,7 +165,7 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 			}
 			for i := range from {
 				to, part := l.host[(i*count+lo)*vocab:], y+cu.DevicePtr(4*i*n*vocab)
-				if err := cu.MemcpyDtoH(unsafe.Pointer(&to[0]), part, 4*int64(n)*int64(vocab)); err != nil {
+				if err := c.queue.toHost(unsafe.Pointer(&to[0]), part, 4*int64(n)*int64(vocab)); err != nil {
 					return fmt.Errorf("cudaop: copy of %d rows of logits: %w", n, err)
 				}
 			}
@@ -213,7 +210,7 @@ func (l laterLogits) Choose(rule *decode.Rule) (out []decode.Choice, err error) 
 				return err
 			}
 		}
-		out, err = choices(at, n)
+		out, err = c.choices(at, n)
 		return err
 	})
 	return out, err
@@ -247,12 +244,12 @@ func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *decode
 }
 
 // choices waits for n choices and copies them.
-func choices(at cu.DevicePtr, n int) ([]decode.Choice, error) {
+func (c *call) choices(at cu.DevicePtr, n int) ([]decode.Choice, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	made := make([]choice, n)
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&made[0]), at, int64(n)*int64(unsafe.Sizeof(made[0]))); err != nil {
+	if err := c.queue.toHost(unsafe.Pointer(&made[0]), at, int64(n)*int64(unsafe.Sizeof(made[0]))); err != nil {
 		return nil, fmt.Errorf("cudaop: copy of %d choices: %w", n, err)
 	}
 	out := make([]decode.Choice, n)

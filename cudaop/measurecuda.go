@@ -74,7 +74,7 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 		}
 		m := row
 		m.Kernel, m.Group, m.Sparsity = kernel, group, sparsity
-		if m.MS, err = milliseconds(o.Samples, run); err != nil {
+		if m.MS, err = c.milliseconds(o.Samples, run); err != nil {
 			return err
 		}
 		m.TFLOPS = flops / m.MS / 1e9
@@ -134,7 +134,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out output, lse cu.Dev
 		if !slices.Contains(o.Kernels, "columnsparse") {
 			continue
 		}
-		if err := fillHeads(bits, columns.Random(h.n, group, kept, 0), h.heads); err != nil {
+		if err := c.fillHeads(bits, columns.Random(h.n, group, kept, 0), h.heads); err != nil {
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
@@ -159,7 +159,7 @@ func (c *call) random(seed, n int) (cu.DevicePtr, error) {
 	}
 	for from := 0; from < 2*n; from += len(block) {
 		size := min(len(block), 2*n-from)
-		if err := cu.MemcpyHtoD(at+cu.DevicePtr(from), unsafe.Pointer(&block[0]), int64(size)); err != nil {
+		if err := c.queue.toGPU(at+cu.DevicePtr(from), unsafe.Pointer(&block[0]), int64(size)); err != nil {
 			return 0, fmt.Errorf("cudaop: random values: %w", err)
 		}
 	}
@@ -168,7 +168,7 @@ func (c *call) random(seed, n int) (cu.DevicePtr, error) {
 
 // milliseconds is the median time of run over samples, each of enough runs for a
 // millisecond, which is far above what an event costs.
-func milliseconds(samples int, run func() error) (float64, error) {
+func (c *call) milliseconds(samples int, run func() error) (float64, error) {
 	start, err := cu.MakeEvent(cu.DefaultEvent)
 	if err != nil {
 		return 0, fmt.Errorf("cudaop: event: %w", err)
@@ -184,7 +184,7 @@ func milliseconds(samples int, run func() error) (float64, error) {
 			return 0, fmt.Errorf("cudaop: event: %w", err)
 		}
 		for range runs {
-			if err := run(); err != nil {
+			if err := errors.Join(run(), c.queue.flush()); err != nil {
 				return 0, err
 			}
 		}

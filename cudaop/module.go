@@ -41,7 +41,7 @@ func (d *device) kernel(file, name string) (*kernel, error) {
 		}
 		d.modules[file] = m
 	}
-	k, err := newKernel(m, name, d.multiprocs)
+	k, err := d.newKernel(m, name)
 	if err != nil {
 		return nil, err
 	}

@@ -68,10 +68,6 @@ func PlanMemory(g *gorgonia.ExprGraph, refreshes bool) (Need, error) {
 			after()
 		}
 		r.after = nil
-		for _, at := range r.leaves {
-			r.memory.put(at)
-		}
-		clear(r.leaves)
 	}
 	return r.need, nil
 }
@@ -90,7 +86,7 @@ func inOrder(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
 type rehearsal struct {
 	memory  memory
 	values  map[*gorgonia.Node]*resident
-	leaves  map[*gorgonia.Node]cu.DevicePtr // of the step
+	leaves  map[*gorgonia.Node]cu.DevicePtr
 	layers  map[*op.State]*layer
 	outputs map[*op.State]tensor.Shape // of attention, [B,H,N,D]
 	after   []func()                   // what follows the step
@@ -329,10 +325,10 @@ func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(
 	}
 }
 
-// choose is a refresh of GroupTopK: the next column table takes the place of the old.
+// choose is a refresh of GroupTopK: the next column table is copied over the old.
 func (r *rehearsal) choose(l *layer) {
-	r.memory.put(l.bits)
-	l.bits, l.fresh = l.fresh, 0
+	r.memory.put(l.fresh)
+	l.fresh = 0
 }
 
 // logits is the head if it comes after the step.

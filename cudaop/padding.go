@@ -81,7 +81,7 @@ func (c *call) look(at cu.DevicePtr, batch, n int) (padding, error) {
 		return padding{}, err
 	}
 	found := make([]int32, 2*batch) // starts, then numbers of real keys
-	if err := cu.MemcpyDtoH(unsafe.Pointer(&found[0]), at, paddingBytes(batch)); err != nil {
+	if err := c.queue.toHost(unsafe.Pointer(&found[0]), at, paddingBytes(batch)); err != nil {
 		return padding{}, fmt.Errorf("cudaop: padding: %w", err)
 	}
 	p := padding{start: at}

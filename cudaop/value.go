@@ -62,6 +62,7 @@ func (d *device) releaseOn(ws *op.Workspace) {
 		}
 		clear(d.live)
 		d.dropChecks()
+		d.memory.sort() // so that the next step's commands have the addresses of the last one's
 	})
 }
 
@@ -234,7 +235,7 @@ func (c *call) finish(v gorgonia.Value) error {
 		}
 		return nil
 	}
-	if err := cu.Synchronize(); err != nil {
+	if err := c.queue.wait(); err != nil {
 		return fmt.Errorf("cudaop: %w", err)
 	}
 	return c.checked()

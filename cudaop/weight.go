@@ -164,7 +164,7 @@ func (d *device) upload(to cu.DevicePtr, from unsafe.Pointer, bytes int) error {
 	if d.staging != nil {
 		err = d.staging.copy(to, unsafe.Slice((*byte)(from), bytes))
 	} else {
-		err = cu.MemcpyHtoD(to, from, int64(bytes))
+		err = d.queue.toGPU(to, from, int64(bytes))
 	}
 	if err != nil {
 		return fmt.Errorf("cudaop: copy of %d bytes of weights: %w", bytes, err)

@@ -218,7 +218,7 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 // private reports whether the operator touches no memory of the machine.
 func (o *Op) private(d *device, in []gorgonia.Value) bool {
 	for i, v := range in {
-		if _, ours := v.(*resident); !ours && d.leaves.of(o, i) == 0 {
+		if _, ours := v.(*resident); !ours && d.leaf(o, i) == 0 {
 			return false
 		}
 	}

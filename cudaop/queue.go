@@ -1,0 +1,255 @@
+//go:build cuda
+
+package cudaop
+
+/*
+#include <cuda.h>
+
+// begin makes what is queued on a stream, which it makes first, nodes of a graph instead.
+static CUresult begin(CUstream *stream) {
+	if (*stream == NULL) {
+		CUresult code = cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+		if (code != CUDA_SUCCESS) return code;
+	}
+	return cuStreamBeginCapture(*stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+// end makes a program of the graph.
+static CUresult end(CUstream stream, CUgraphExec *program) {
+	CUgraph graph = NULL;
+	CUresult code = cuStreamEndCapture(stream, &graph);
+	if (code == CUDA_SUCCESS) code = cuGraphInstantiateWithFlags(program, graph, 0);
+	if (graph != NULL) cuGraphDestroy(graph);
+	return code;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// queue holds back the commands of operators and gives them to the GPU some at a time.
+// To launch a kernel takes the host 4 to 6 us, longer than small kernels run; but the
+// steps of a mode give the same commands again and again, since the machine runs the
+// same operators and memory hands them the same addresses. Commands that come a second
+// time in a row like before become a CUDA graph, whose launch takes as long as that of
+// one kernel. Whatever else looks at the GPU's memory, or waits, calls flush first.
+type queue struct {
+	words    []uint64 // of the commands held back
+	commands int
+	most     int // to hold back
+
+	kernels []*kernel // by the number that commands have for them
+	plans   []*plan
+	blas    *blas
+
+	graphs map[string]*replay // by the words of their commands
+	stream C.CUstream         // for capture; nothing runs on it
+}
+
+// replay is a run of commands that came before.
+type replay struct {
+	program C.CUgraphExec // nil until they come a second time
+	never   bool          // they cannot be captured
+}
+
+// Kinds of commands, the first of their words.
+const (
+	launchKernel uint64 = iota // kernel, blocks, stacks, arguments, and both
+	multiplyRows               // plan, algorithm, w, x, bias, what is added, y
+	fillWords                  // address, value, count
+	copyBytes                  // to, from, count
+)
+
+// The first commands go to the GPU soon, so that it has work; the more it has, the more
+// may follow at once.
+const (
+	firstHeld = 8
+	mostHeld  = 128
+	// leastReplayed commands are worth a graph.
+	leastReplayed = 4
+	// mostReplays is above what the modes of a model take, some ten each. A program whose
+	// commands are never the same twice does not keep more than these.
+	mostReplays = 256
+)
+
+func newQueue(b *blas) *queue {
+	return &queue{most: firstHeld, blas: b, graphs: map[string]*replay{}}
+}
+
+// add holds back a command whose words have been appended.
+func (q *queue) add() error {
+	if q.commands++; q.commands < q.most {
+		return nil
+	}
+	more := min(2*q.most, mostHeld)
+	err := q.flush()
+	q.most = more
+	return err
+}
+
+// launch queues a kernel on so many blocks.
+func (q *queue) launch(k *kernel, grid int, stacks []stack, args []uint64) error {
+	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(len(stacks)), uint64(len(args)))
+	for _, s := range stacks {
+		q.words = append(q.words, uint64(s.at), uint64(s.count), uint64(s.rows), uint64(s.columns))
+	}
+	q.words = append(q.words, args...)
+	return q.add()
+}
+
+// multiply queues a product by one of its plan's algorithms.
+func (q *queue) multiply(how *plan, algorithm int, p product) error {
+	q.words = append(q.words, multiplyRows, uint64(how.number), uint64(algorithm), uint64(p.w), uint64(p.x), uint64(p.bias), uint64(p.residual), uint64(p.y))
+	return q.add()
+}
+
+// fill queues count words of memory to become value.
+func (q *queue) fill(at cu.DevicePtr, value uint32, count int64) error {
+	q.words = append(q.words, fillWords, uint64(at), uint64(value), uint64(count))
+	return q.add()
+}
+
+// copy queues a copy within the GPU's memory.
+func (q *queue) copy(to, from cu.DevicePtr, bytes int64) error {
+	q.words = append(q.words, copyBytes, uint64(to), uint64(from), uint64(bytes))
+	return q.add()
+}
+
+// flush gives the GPU all commands that are held back.
+func (q *queue) flush() error {
+	q.most = firstHeld
+	if q.commands == 0 {
+		return nil
+	}
+	defer func() { q.words, q.commands = q.words[:0], 0 }()
+	if q.commands < leastReplayed {
+		return q.run(nil)
+	}
+	words := unsafe.String((*byte)(unsafe.Pointer(&q.words[0])), 8*len(q.words))
+	r := q.graphs[words]
+	if r == nil {
+		if len(q.graphs) == mostReplays {
+			if err := q.forget(); err != nil {
+				return err
+			}
+		}
+		q.graphs[strings.Clone(words)] = &replay{}
+		return q.run(nil)
+	}
+	if r.program == nil && !r.never {
+		r.never = q.capture(r) != nil
+	}
+	if r.never {
+		return q.run(nil)
+	}
+	if code := C.cuGraphLaunch(r.program, nil); code != C.CUDA_SUCCESS {
+		return fmt.Errorf("cudaop: %d commands as a graph: CUDA error %d", q.commands, int(code))
+	}
+	return nil
+}
+
+// capture makes a program of the commands held back, without running them.
+func (q *queue) capture(r *replay) error {
+	if code := C.begin(&q.stream); code != C.CUDA_SUCCESS {
+		return fmt.Errorf("cudaop: begin a graph: CUDA error %d", int(code))
+	}
+	err := q.run(q.stream)
+	if code := C.end(q.stream, &r.program); code != C.CUDA_SUCCESS {
+		err = errors.Join(err, fmt.Errorf("cudaop: end a graph: CUDA error %d", int(code)))
+	}
+	return err
+}
+
+// run gives a stream the commands held back, one after the other.
+func (q *queue) run(stream C.CUstream) error {
+	for w := q.words; len(w) > 0; {
+		var err error
+		switch w[0] {
+		case launchKernel:
+			mapped, n := int(w[3]), int(w[4])
+			err = q.kernels[w[1]].start(stream, int(w[2]), w[5:5+4*mapped], w[5+4*mapped:5+4*mapped+n])
+			w = w[5+4*mapped+n:]
+		case multiplyRows:
+			err = q.blas.start(stream, q.plans[w[1]], int(w[2]), w[3:8])
+			w = w[8:]
+		case fillWords:
+			if code := C.cuMemsetD32Async(C.CUdeviceptr(w[1]), C.uint(w[2]), C.size_t(w[3]), stream); code != C.CUDA_SUCCESS {
+				err = fmt.Errorf("cudaop: memset: CUDA error %d", int(code))
+			}
+			w = w[4:]
+		default: // copyBytes
+			if code := C.cuMemcpyDtoDAsync(C.CUdeviceptr(w[1]), C.CUdeviceptr(w[2]), C.size_t(w[3]), stream); code != C.CUDA_SUCCESS {
+				err = fmt.Errorf("cudaop: copy within the GPU: CUDA error %d", int(code))
+			}
+			w = w[4:]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops all graphs.
+func (q *queue) forget() error {
+	if err := cu.Synchronize(); err != nil { // they may be running
+		return fmt.Errorf("cudaop: %w", err)
+	}
+	for _, r := range q.graphs {
+		if r.program == nil {
+			continue
+		}
+		if code := C.cuGraphExecDestroy(r.program); code != C.CUDA_SUCCESS {
+			return fmt.Errorf("cudaop: drop a graph: CUDA error %d", int(code))
+		}
+	}
+	clear(q.graphs)
+	return nil
+}
+
+// close drops everything, held back or not.
+func (q *queue) close() error {
+	q.words, q.commands = nil, 0
+	if err := q.forget(); err != nil {
+		return err
+	}
+	if q.stream == nil {
+		return nil
+	}
+	if code := C.cuStreamDestroy(q.stream); code != C.CUDA_SUCCESS {
+		return fmt.Errorf("cudaop: drop a stream: CUDA error %d", int(code))
+	}
+	q.stream = nil
+	return nil
+}
+
+// toHost waits for all commands and copies from the GPU.
+func (q *queue) toHost(to unsafe.Pointer, from cu.DevicePtr, bytes int64) error {
+	if err := q.flush(); err != nil {
+		return err
+	}
+	return cu.MemcpyDtoH(to, from, bytes)
+}
+
+// toGPU waits for all commands and copies to the GPU.
+func (q *queue) toGPU(to cu.DevicePtr, from unsafe.Pointer, bytes int64) error {
+	if err := q.flush(); err != nil {
+		return err
+	}
+	return cu.MemcpyHtoD(to, from, bytes)
+}
+
+// wait waits for all commands.
+func (q *queue) wait() error {
+	if err := q.flush(); err != nil {
+		return err
+	}
+	return cu.Synchronize()
+}
