@@ -34,12 +34,12 @@ import (
 	"gorgonia.org/cu"
 )
 
-// queue holds back the commands of operators and gives them to the GPU some at a time.
-// To launch a kernel takes the host 4 to 6 us, longer than small kernels run; but the
-// steps of a mode give the same commands again and again, since the machine runs the
-// same operators and memory hands them the same addresses. Commands that come a second
-// time in a row like before become a CUDA graph, whose launch takes as long as that of
-// one kernel. Whatever else looks at the GPU's memory, or waits, calls flush first.
+// queue holds back the commands of operators and gives them to the GPU some at a time. To
+// launch a kernel takes the host 4 to 6 us, longer than a small kernel runs. But the steps
+// of a mode give the same commands, since the machine runs the same operators and memory
+// hands them the same addresses; so commands that come together a second time become a
+// CUDA graph, which takes the host as long as one kernel. Whatever else touches the
+// operators' memory, or waits for the GPU, flushes first.
 type queue struct {
 	words    []uint64 // of the commands held back
 	commands int
@@ -74,8 +74,8 @@ const (
 	mostHeld  = 128
 	// leastReplayed commands are worth a graph.
 	leastReplayed = 4
-	// mostReplays is above what the modes of a model take, some ten each. A program whose
-	// commands are never the same twice does not keep more than these.
+	// mostReplays is far above what the modes of a model take, some ten each. What never
+	// comes twice is forgotten with the rest when there are as many.
 	mostReplays = 256
 )
 
