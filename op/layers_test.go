@@ -11,6 +11,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // weight returns a float32 weight matrix.
