@@ -1,9 +1,9 @@
 package graph
 
 import (
+	"fmt"
 	"strings"
 
-	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -32,12 +32,19 @@ type Norm struct {
 // a GPU just before its first reader runs, and the copy waits for everything that is
 // queued; so on a GPU the embedding, which comes first, counts as one.
 func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device, ahead ...*gorgonia.Node) (*gorgonia.Node, error) {
+	var types []gorgonia.TensorType
+	for i, n := range ahead {
+		if n == nil {
+			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of ahead is nil", path, op.ErrShape, i)
+		}
+		t, ok := n.Type().(gorgonia.TensorType)
+		if !ok {
+			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of ahead, %v, is a %v, want a tensor", path, op.ErrShape, i, n, n.Type())
+		}
+		types = append(types, t)
+	}
 	if device != pulsecol.CUDA {
 		return op.Apply(op.NewEmbed(path, table), ids)
-	}
-	var types []hm.Type
-	for _, n := range ahead {
-		types = append(types, n.Type())
 	}
 	return applyOnGPU(op.NewEmbed(path, table, types...), table.Precision, append([]*gorgonia.Node{ids}, ahead...)...)
 }

@@ -16,9 +16,13 @@ type Embed struct {
 }
 
 // NewEmbed returns the embedding named by path. Behind the ids it takes inputs of the
-// given types, each a gorgonia.TensorType, and does nothing with them; see graph.Embed.
-func NewEmbed(path string, table Weight, ahead ...hm.Type) *Embed {
-	return &Embed{newBase("Embed", path, append([]hm.Type{int2}, ahead...), float3, table.Rows, table.Cols), table}
+// given types and does nothing with them; see graph.Embed.
+func NewEmbed(path string, table Weight, ahead ...gorgonia.TensorType) *Embed {
+	in := []hm.Type{int2}
+	for _, t := range ahead {
+		in = append(in, t)
+	}
+	return &Embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), table}
 }
 
 func (o *Embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {

@@ -41,8 +41,8 @@ func (w watched) Generate(ctx context.Context, prompts [][]int32, forward decode
 	})
 }
 
-// TestInputsFirst: a step copies all its inputs to the GPU before it launches anything;
-// behind that, nothing makes the host wait.
+// TestInputsFirst: a step copies all its inputs to the GPU before it launches anything, so
+// that no copy makes the host wait for the GPU.
 func TestInputsFirst(t *testing.T) {
 	if err := cudaop.Available(); err != nil {
 		t.Skip(err)
