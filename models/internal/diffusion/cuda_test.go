@@ -41,9 +41,9 @@ func (w watched) Generate(ctx context.Context, prompts [][]int32, forward decode
 	})
 }
 
-// TestInputsFirst: a step copies all its inputs to the GPU before it launches anything, so
-// that no copy makes the host wait for the GPU.
-func TestInputsFirst(t *testing.T) {
+// models opens the small models, if there is a GPU to run them on.
+func models(t *testing.T) (*llada.Model, *dream.Model) {
+	t.Helper()
 	if err := cudaop.Available(); err != nil {
 		t.Skip(err)
 	}
@@ -51,12 +51,19 @@ func TestInputsFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	d, err := dream.OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	t.Cleanup(func() { d.Close() })
+	return l, d
+}
+
+// TestInputsFirst: a step copies all its inputs to the GPU before it launches anything, so
+// that no copy makes the host wait for the GPU.
+func TestInputsFirst(t *testing.T) {
+	l, d := models(t)
 	for name, build := range map[string]diffusion.Builder{"llada": l.Build, "dream": d.Build} {
 		t.Run(name, func(t *testing.T) {
 			ctl, err := pulsecol.NewController(pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16})
@@ -89,19 +96,7 @@ func TestInputsFirst(t *testing.T) {
 // TestChoosing: every sampler gives the same tokens whether the GPU applies its rule
 // or the rows are copied from there; in batches with padding, guided, in blocks.
 func TestChoosing(t *testing.T) {
-	if err := cudaop.Available(); err != nil {
-		t.Skip(err)
-	}
-	l, err := llada.OpenFS(tinymodel.FS(), tinymodel.Weights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	d, err := dream.OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	l, d := models(t)
 	const tokens = 12
 	lladaWith := func(change func(*decode.LLaDA)) func(onStep func(decode.StepInfo)) diffusion.Sampler {
 		return func(onStep func(decode.StepInfo)) diffusion.Sampler {
@@ -158,6 +153,7 @@ func TestChoosing(t *testing.T) {
 				req.Sampler = func(onStep func(decode.StepInfo)) diffusion.Sampler {
 					return watched{c.sampler(onStep), hide, &choosers}
 				}
+				var err error
 				if answers[i], err = diffusion.Generate(t.Context(), req); err != nil {
 					t.Fatal(err)
 				}
