@@ -129,6 +129,9 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 	}
 	m.ran = true
 	err := cause(m.vm.RunAll())
+	if flushed := cudaop.Flush(m.vm); err == nil {
+		err = flushed
+	}
 	if errors.Is(err, op.ErrStopped) {
 		err = fmt.Errorf("pulsecol: step %d of %d: %w", m.ctl.done+1, m.ctl.total, ctx.Err())
 	}

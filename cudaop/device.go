@@ -80,8 +80,11 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
-	d := &device{engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{}, live: map[*resident]struct{}{}, layers: map[*layer]struct{}{}, leaves: map[*gorgonia.Node]leaf{},
-		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{}}
+	d := &device{
+		engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{},
+		live: map[*resident]struct{}{}, layers: map[*layer]struct{}{}, leaves: map[*gorgonia.Node]leaf{},
+		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{},
+	}
 	d.memory, d.queue = newMemory(allocate), newQueue(&d.blas)
 	on := engine.Context().Device
 	major, minor, err := on.ComputeCapability()

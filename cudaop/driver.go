@@ -31,8 +31,7 @@ static int cluster(CUfunction f) {
 	return cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f) == CUDA_SUCCESS && width > 1 ? width : 1;
 }
 
-// launch is cuLaunchKernel for a kernel whose arguments are the maps of up to 3 stacks and then n
-// of 8 bytes each. gorgonia.org/cu copies every argument to memory that it allocates, and has no maps.
+// launch is cuLaunchKernel for a kernel whose arguments are the maps of up to 3 stacks and then n of 8 bytes each. gorgonia.org/cu copies every argument to memory that it allocates, and has no maps.
 static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, const stack *stacks, int mapped,
                        unsigned long long *args, int n, CUstream stream) {
 	CUtensorMap maps[3];
@@ -117,7 +116,7 @@ type stack struct {
 }
 
 // launch queues the kernel for the given number of items.
-// Every argument is 8 bytes, as arg makes them.
+// Every argument is 8 bytes; see address, integer, float and flag.
 func (k *kernel) launch(items int, args ...uint64) error { return k.launchMapped(nil, items, args...) }
 
 // launchMapped is launch for a kernel that takes tensor maps of the stacks, at most

@@ -39,23 +39,29 @@ func SetTryFrom(n int64) (before int64) {
 	return before
 }
 
+// inCall calls f on a machine's GPU as an operator's run.
+func inCall(vm gorgonia.VM, f func(c *call) error) error {
+	d, err := deviceOf(vm.(gorgonia.External), 0)
+	if err != nil {
+		return err
+	}
+	return d.do(func() error {
+		c := &call{device: d}
+		return errors.Join(f(c), c.finish(nil))
+	})
+}
+
 // Multiply gives the bits of x wᵀ + bias + residual over its residual, if that is not
 // nil, on a machine's GPU. It says how many algorithms the product had, and of how many
 // the result has the bits of the first one's.
 func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y []uint16, same, of int, err error) {
-	d, err := deviceOf(vm.(gorgonia.External), 0)
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	err = d.do(func() (err error) {
-		c := &call{device: d}
-		defer func() { err = errors.Join(err, c.finish(nil)) }()
+	err = inCall(vm, func(c *call) (err error) {
 		copied := func(v []uint16) (at cu.DevicePtr) {
 			if v == nil || err != nil {
 				return 0
 			}
 			if at, err = c.room(2 * int64(len(v))); err == nil {
-				err = d.queue.toGPU(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
+				err = c.queue.toGPU(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
 			}
 			return at
 		}
@@ -63,22 +69,22 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 		p := product{x: copied(x), w: copied(w), bias: copied(bias), residual: copied(residual), n: n, in: in, out: out, dt: bfloat16Dtype, to: bfloat16Dtype}
 		p.y = copied(y)
 		if residual != nil {
-			d.memory.put(p.y) // is idle, as some memory is in a model
+			c.memory.put(p.y) // is idle, as some memory is in a model
 			c.scratch = c.scratch[:len(c.scratch)-1]
 			p.y = p.residual
 		}
 		if err != nil {
 			return err
 		}
-		if err := d.multiply(p); err != nil {
+		if err := c.multiply(p); err != nil {
 			return err
 		}
-		if err := d.queue.toHost(unsafe.Pointer(&y[0]), p.y, 2*int64(len(y))); err != nil {
+		if err := c.queue.toHost(unsafe.Pointer(&y[0]), p.y, 2*int64(len(y))); err != nil {
 			return err
 		}
-		for _, how := range d.blas.plans {
+		for _, how := range c.blas.plans {
 			p.residual = 0
-			agree, err := d.sameBits(how, p)
+			agree, err := c.sameBits(how, p)
 			if err != nil {
 				return err
 			}
@@ -91,23 +97,13 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 
 // Plans is the number of shapes of products that a machine has multiplied.
 func Plans(vm gorgonia.VM) (n int, err error) {
-	d, err := deviceOf(vm.(gorgonia.External), 0)
-	if err != nil {
-		return 0, err
-	}
-	err = d.do(func() error { n = len(d.blas.plans); return nil })
+	err = inCall(vm, func(c *call) error { n = len(c.blas.plans); return nil })
 	return n, err
 }
 
 // Choose applies a rule to rows of the host's on a machine's GPU.
 func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) (out []decode.Choice, err error) {
-	d, err := deviceOf(vm.(gorgonia.External), 0)
-	if err != nil {
-		return nil, err
-	}
-	err = d.do(func() (err error) {
-		c := &call{device: d}
-		defer func() { err = errors.Join(err, c.finish(nil)) }()
+	err = inCall(vm, func(c *call) (err error) {
 		copied := func(rows [][]float32) (cu.DevicePtr, error) {
 			if rows == nil {
 				return 0, nil
@@ -117,7 +113,7 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 			if err != nil {
 				return 0, err
 			}
-			return at, d.queue.toGPU(at, unsafe.Pointer(&flat[0]), 4*int64(len(flat)))
+			return at, c.queue.toGPU(at, unsafe.Pointer(&flat[0]), 4*int64(len(flat)))
 		}
 		logits, err := copied(rows)
 		if err != nil {
@@ -179,13 +175,8 @@ func Replays() (known, graphs, never int) {
 // Fill queues a command for each of the values, which makes it one of the words of some
 // memory, and another that copies all words. It returns the copy.
 func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
-	d, err := deviceOf(vm.(gorgonia.External), 0)
-	if err != nil {
-		return nil, err
-	}
-	err = d.do(func() (err error) {
-		c := &call{device: d}
-		defer func() { err = errors.Join(err, c.finish(nil)) }()
+	err = inCall(vm, func(c *call) (err error) {
+		c.memory.sort()
 		bytes := 4 * int64(len(values))
 		at, err := c.room(bytes)
 		if err != nil {
@@ -196,16 +187,44 @@ func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 			return err
 		}
 		copied = make([]uint32, len(values))
-		if err := errors.Join(d.queue.toGPU(at, unsafe.Pointer(&copied[0]), bytes), d.queue.toGPU(to, unsafe.Pointer(&copied[0]), bytes)); err != nil {
+		if err := errors.Join(c.queue.toGPU(at, unsafe.Pointer(&copied[0]), bytes), c.queue.toGPU(to, unsafe.Pointer(&copied[0]), bytes)); err != nil {
 			return err
 		}
 		for i, v := range values {
-			if err := d.queue.fill(at+cu.DevicePtr(4*i), v, 1); err != nil {
+			if err := c.queue.fill(at+cu.DevicePtr(4*i), v, 1); err != nil {
 				return err
 			}
 		}
-		return errors.Join(d.queue.copy(to, at, bytes), d.queue.toHost(unsafe.Pointer(&copied[0]), to, bytes))
+		return errors.Join(c.queue.copy(to, at, bytes), c.queue.toHost(unsafe.Pointer(&copied[0]), to, bytes))
 	})
-	d.memory.sort()
 	return copied, err
+}
+
+// NeverCapture makes the runs of commands that are known ones that cannot be captured.
+func NeverCapture() {
+	devices.Lock()
+	defer devices.Unlock()
+	for _, d := range devices.of {
+		for _, r := range d.queue.graphs {
+			r.never = true
+		}
+	}
+}
+
+// Unknown queues a command of a kind that there is not.
+func Unknown(vm gorgonia.VM) error {
+	return inCall(vm, func(c *call) error {
+		c.queue.words = append(c.queue.words, 99)
+		return c.queue.add()
+	})
+}
+
+// HeldBack is the number of commands that the GPU has yet to get, of all machines.
+func HeldBack() (n int) {
+	devices.Lock()
+	defer devices.Unlock()
+	for _, d := range devices.of {
+		n += d.queue.commands
+	}
+	return n
 }

@@ -32,6 +32,7 @@ import (
 	"unsafe"
 
 	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
 )
 
 // queue holds back the commands of operators and gives them to the GPU some at a time. To
@@ -146,11 +147,30 @@ func (q *queue) flush() error {
 	if r.program == nil && !r.never {
 		r.never = q.capture(r) != nil
 	}
-	if r.never {
+	// A graph that cannot be launched, for want of memory for one, runs as its commands.
+	if r.never || C.cuGraphLaunch(r.program, nil) != C.CUDA_SUCCESS {
 		return q.run(nil)
 	}
-	if code := C.cuGraphLaunch(r.program, nil); code != C.CUDA_SUCCESS {
-		return fmt.Errorf("cudaop: %d commands as a graph: CUDA error %d", q.commands, int(code))
+	return nil
+}
+
+// Flush gives the GPU what operators of a machine hold back, so that it is queued when a
+// step ends, and an error of it is the step's.
+func Flush(vm gorgonia.VM) error {
+	m, ok := vm.(gorgonia.CUDAMachine)
+	if !ok {
+		return nil
+	}
+	for i := range m.Engines() {
+		devices.Lock()
+		d := devices.of[&m.Engines()[i]]
+		devices.Unlock()
+		if d == nil {
+			continue
+		}
+		if err := d.here(d.queue.flush); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -184,11 +204,13 @@ func (q *queue) run(stream C.CUstream) error {
 				err = fmt.Errorf("cudaop: memset: CUDA error %d", int(code))
 			}
 			w = w[4:]
-		default: // copyBytes
+		case copyBytes:
 			if code := C.cuMemcpyDtoDAsync(C.CUdeviceptr(w[1]), C.CUdeviceptr(w[2]), C.size_t(w[3]), stream); code != C.CUDA_SUCCESS {
 				err = fmt.Errorf("cudaop: copy within the GPU: CUDA error %d", int(code))
 			}
 			w = w[4:]
+		default:
+			err = fmt.Errorf("cudaop: internal error: a command of kind %d", w[0])
 		}
 		if err != nil {
 			return err

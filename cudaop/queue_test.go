@@ -5,6 +5,7 @@ package cudaop_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
@@ -13,18 +14,19 @@ import (
 	"github.com/pulsecol/pulsecol/models/llada"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
-// TestQueue: commands do the same one by one, when they are captured and as a graph, in
-// any number.
-func TestQueue(t *testing.T) {
-	needGPU(t)
+// fills returns a machine, a function that makes n values which were never there, and one
+// that fills memory with values on the machine's GPU and counts what the queue knows.
+func fills(t *testing.T) (vm gorgonia.VM, values func(n int) []uint32, fill func(v []uint32) (known, graphs int)) {
+	t.Helper()
 	g := gorgonia.NewGraph()
 	x := input(g, "x", make([]float32, 8), 1, 1, 8)
 	read(must(op.Apply(must(cudaop.Wrap(op.NewAdd("add"), op.AutoPrecision))(t), x, x))(t))
-	vm := machine(t, g)
+	vm = machine(t, g)
 	number := uint32(0)
-	values := func(n int) []uint32 { // that were never there
+	values = func(n int) []uint32 {
 		v := make([]uint32, n)
 		for i := range v {
 			number++
@@ -32,7 +34,7 @@ func TestQueue(t *testing.T) {
 		}
 		return v
 	}
-	fill := func(v []uint32) (known, graphs int) {
+	fill = func(v []uint32) (known, graphs int) {
 		t.Helper()
 		if got := must(cudaop.Fill(vm, v))(t); !slices.Equal(got, v) {
 			t.Fatalf("%v, want %v", got, v)
@@ -43,6 +45,14 @@ func TestQueue(t *testing.T) {
 		}
 		return known, graphs
 	}
+	return vm, values, fill
+}
+
+// TestQueue: commands do the same one by one, when they are captured and as a graph, in
+// any number.
+func TestQueue(t *testing.T) {
+	needGPU(t)
+	vm, values, fill := fills(t)
 	for _, c := range []struct{ commands, graphs int }{
 		{2, 0}, {3, 0}, {4, 1}, {8, 1}, {9, 1}, // few are not worth a graph
 		{12, 2}, {61, 4}, {301, 6}, // of 8, 16, 32, 64, 128 commands, and the rest
@@ -59,6 +69,30 @@ func TestQueue(t *testing.T) {
 			}
 		}
 	}
+	// What cannot be captured runs all the same, and a failure is told once.
+	v := values(20)
+	known, graphs := fill(v)
+	cudaop.NeverCapture()
+	for range 3 {
+		if got := must(cudaop.Fill(vm, v))(t); !slices.Equal(got, v) {
+			t.Fatalf("never captured: %v, want %v", got, v)
+		}
+	}
+	if k, g, never := cudaop.Replays(); k != known || g != graphs || never != known {
+		t.Errorf("%d runs of commands, %d of them graphs and %d never, want %d, %d and all", k, g, never, known, graphs)
+	}
+	if err := cudaop.Unknown(vm); err == nil || !strings.Contains(err.Error(), "a command of kind 99") {
+		t.Errorf("a command that there is not: %v", err)
+	}
+	if got := must(cudaop.Fill(vm, v))(t); !slices.Equal(got, v) {
+		t.Fatalf("behind a failure: %v, want %v", got, v)
+	}
+}
+
+// TestForget: what never comes twice is forgotten some time, and comes again as new.
+func TestForget(t *testing.T) {
+	needGPU(t)
+	_, values, fill := fills(t)
 	v := values(5)
 	for range 300 {
 		fill(v)
@@ -69,6 +103,41 @@ func TestQueue(t *testing.T) {
 	if _, graphs := fill(v); graphs != 1 {
 		t.Errorf("%d graphs, want one of what came every time", graphs)
 	}
+}
+
+// TestStepFlushes: nothing is held back when a step has ended, so that its errors are
+// the step's.
+func TestStepFlushes(t *testing.T) {
+	needGPU(t)
+	l := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
+	defer l.Close()
+	ctl := must(pulsecol.NewController(pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}))(t)
+	g := gorgonia.NewGraph()
+	const n = 20
+	m := must(l.Build(g, llada.Shape{Batch: 1, Len: n, Rows: 1}, ctl))(t)
+	for node, data := range map[*gorgonia.Node][]int32{m.IDs: make([]int32, n), m.Positions: make([]int32, n), m.Rows: {3}} {
+		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := cudaop.LogitsLater(m.Logits.Op())
+	ws := op.NewWorkspace()
+	ws.Plan(g, m.Logits)
+	vm := must(pulsecol.NewMachine(g, ctl))(t)
+	defer vm.Close()
+	vm.UseWorkspace(ws)
+	if err := ctl.Start(3); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := vm.Step(); err != nil {
+			t.Fatal(err)
+		}
+		if held := cudaop.HeldBack(); held != 0 {
+			t.Errorf("%d commands are held back behind a step", held)
+		}
+	}
+	must(later(1).Rows(1, 0))(t)
 }
 
 // inTurn is a schedule: dense, refresh and reuse take turns.
