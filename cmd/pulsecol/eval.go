@@ -259,26 +259,26 @@ func (e *evaluation) answer(ctx context.Context, j eval.Job) (rec eval.Record, e
 }
 
 // prompt returns the tokens to continue. Chat tasks get the template of the
-// model's Instruct version; a small model, which has none, gets questions and
-// answers in the form that it was trained on.
+// model's Instruct version, and the prefix is the beginning of the answer; a small
+// model, which has no template, gets questions and answers in the form that it was
+// trained on.
 func (e *evaluation) prompt(t task.Task, s task.Sample) ([]int32, error) {
-	var text string
 	switch {
 	case !t.Chat():
-		text = s.Prompt
+		return e.model.Encode(s.Prompt + s.Prefix)
 	case e.model.embedded:
+		var text string
 		for i := 0; i+1 < len(s.History); i += 2 {
 			text += asQuestion(s.History[i].Text) + " " + s.History[i+1].Text + "\n"
 		}
-		text += asQuestion(s.Prompt)
-	default:
-		var messages []llada.Message
-		for _, turn := range s.History {
-			messages = append(messages, llada.Message{Role: turn.Role, Content: turn.Text})
-		}
-		text = e.model.chat(append(messages, llada.Message{Role: "user", Content: s.Prompt}))
+		return e.model.Encode(text + asQuestion(s.Prompt) + s.Prefix)
 	}
-	return e.model.Encode(text + s.Prefix)
+	var messages []llada.Message
+	for _, turn := range s.History {
+		messages = append(messages, llada.Message{Role: turn.Role, Content: turn.Text})
+	}
+	return e.model.encodeChat(append(messages,
+		llada.Message{Role: "user", Content: s.Prompt}, llada.Message{Role: "assistant", Content: s.Prefix}))
 }
 
 // sampler returns the model with the sampler of a task's answers.

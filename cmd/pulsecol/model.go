@@ -26,8 +26,8 @@ type model interface {
 	config() architecture
 	refreshes() int // of a generation, as the paper chose them for the model
 	parameters() int64
-	chat(messages []llada.Message) string
-	endOfTurn() string // the token that ends an answer in that form
+	encodeChat(messages []llada.Message) ([]int32, error)
+	endOfTurn() string // the token that ends an answer in a conversation
 	sampler(f *samplerFlags) sampler
 }
 
@@ -55,9 +55,11 @@ func (lladaModel) kind() string           { return "llada" }
 func (m lladaModel) config() architecture { return architecture(m.Config()) }
 func (lladaModel) refreshes() int         { return 16 }
 func (m lladaModel) parameters() int64    { return m.Config().Parameters() }
+func (lladaModel) endOfTurn() string      { return "<|eot_id|>" }
 
-func (lladaModel) chat(messages []llada.Message) string { return llada.Chat(messages) }
-func (lladaModel) endOfTurn() string                    { return "<|eot_id|>" }
+func (m lladaModel) encodeChat(messages []llada.Message) ([]int32, error) {
+	return m.EncodeChat(messages)
+}
 
 type dreamModel struct{ *dream.Model }
 
@@ -66,12 +68,12 @@ func (m dreamModel) config() architecture { return architecture(m.Config()) }
 func (dreamModel) refreshes() int         { return 8 }
 func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
 
-func (dreamModel) chat(messages []llada.Message) string {
+func (m dreamModel) encodeChat(messages []llada.Message) ([]int32, error) {
 	var same []dream.Message
-	for _, m := range messages {
-		same = append(same, dream.Message(m))
+	for _, msg := range messages {
+		same = append(same, dream.Message(msg))
 	}
-	return dream.Chat(same)
+	return m.EncodeChat(same)
 }
 
 func (dreamModel) endOfTurn() string { return "<|im_end|>" }

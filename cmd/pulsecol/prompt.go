@@ -16,7 +16,7 @@ type promptFlags struct {
 	PromptFile *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Read the prompt from FILE. One newline at its end is dropped, as with -."`
 	PromptIDs  *string `name:"prompt-ids" xor:"prompt" group:"Prompt" placeholder:"1,2,3" help:"The prompt's token ids, taken as they are."`
 	RandomIDs  *int    `name:"random-ids" xor:"prompt" group:"Prompt" placeholder:"N" help:"A prompt of N random tokens, always the same, for measuring."`
-	Chat       bool    `group:"Prompt" help:"Put the prompt into the chat form of the model's Instruct version."`
+	Chat       bool    `group:"Prompt" help:"Put the prompt into the chat form of the model's Instruct version. Special tokens in it are then plain text; without --chat they are recognised."`
 	System     *string `group:"Prompt" placeholder:"TEXT" help:"System message in front of a --chat."`
 	Raw        bool    `group:"Prompt" help:"Leave the prompt as it is. Without it the small model gets TEXT as Q: TEXT, newline, A:, the form that it knows."`
 }
@@ -49,11 +49,13 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	}
 	switch {
 	case f.Chat:
-		text = m.chat(f.messages(text))
+		p.ids, err = m.encodeChat(f.messages(text))
 	case m.embedded && !f.Raw:
-		text = asQuestion(text)
+		p.ids, err = m.Encode(asQuestion(text))
+	default:
+		p.ids, err = m.Encode(text)
 	}
-	if p.ids, err = m.Encode(text); err != nil {
+	if err != nil {
 		return prompt{}, fmt.Errorf("%s: %w", m.name, err)
 	}
 	for _, id := range p.ids {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/pulsecol/pulsecol/models/llada"
 )
 
-// echoModel encodes a text as its bytes.
+// echoModel encodes a text as its bytes, and messages as roles and contents.
 type echoModel struct{ model }
 
 func (echoModel) config() architecture { return architecture{Vocab: 256} }
@@ -18,9 +21,12 @@ func (echoModel) Encode(text string) ([]int32, error) {
 	return ids, nil
 }
 
+func (m echoModel) encodeChat(messages []llada.Message) ([]int32, error) {
+	return m.Encode(fmt.Sprint(messages))
+}
+
 func TestPromptForms(t *testing.T) {
-	llada := &openModel{echoModel{lladaModel{}}, "dir", false}
-	dream := &openModel{echoModel{dreamModel{}}, "dir", false}
+	large := &openModel{echoModel{lladaModel{}}, "dir", false}
 	small := &openModel{echoModel{lladaModel{}}, "embedded", true}
 	text, system := "Hello?", "Be brief."
 	for _, c := range []struct {
@@ -29,11 +35,9 @@ func TestPromptForms(t *testing.T) {
 		flags promptFlags
 		want  string
 	}{
-		{"plain", llada, promptFlags{}, "Hello?"},
-		{"llada chat", llada, promptFlags{Chat: true}, "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nHello?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-		{"llada system", llada, promptFlags{Chat: true, System: &system}, "<|startoftext|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHello?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-		{"dream chat", dream, promptFlags{Chat: true}, "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\n"},
-		{"dream system", dream, promptFlags{Chat: true, System: &system}, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\n"},
+		{"plain", large, promptFlags{}, "Hello?"},
+		{"chat", large, promptFlags{Chat: true}, "[{user Hello?}]"},
+		{"system", large, promptFlags{Chat: true, System: &system}, "[{system Be brief.} {user Hello?}]"},
 		{"small", small, promptFlags{}, "Q: Hello?\nA:"},
 		{"small raw", small, promptFlags{Raw: true}, "Hello?"},
 	} {

@@ -89,15 +89,42 @@ func (m *matcher) find(text string) (start, end int, found match, ok bool) {
 	return 0, 0, match{}, false
 }
 
+// everyToken and ordinaryToken say which added tokens count: all of them, or those
+// that are not special.
+func everyToken(match) bool      { return true }
+func ordinaryToken(m match) bool { return !m.special }
+
+// cut yields the pieces of text between the added tokens that count, normalised
+// and with noToken, and the ids of the added tokens.
+func (t *Tokenizer) cut(text string, counts func(match) bool) iter.Seq2[string, int32] {
+	return func(yield func(string, int32) bool) {
+		for piece, id := range t.verbatim.split(text, counts) {
+			if id != noToken {
+				if !yield("", id) {
+					return
+				}
+				continue
+			}
+			if t.normalize {
+				piece = nfc(piece)
+			}
+			for piece, id := range t.normalized.split(piece, counts) {
+				if !yield(piece, id) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // split yields the pieces of text between added tokens, with noToken, and the
-// ids of the added tokens. Special tokens count as plain text unless special
-// is set.
+// ids of the added tokens. Those that do not count are plain text.
 //
 // It follows the reference where that is peculiar. A match that does not
 // count, because it is special or no single word, still hides those that begin
 // inside it. White space that a token takes along can be part of the next
 // token too.
-func (m *matcher) split(text string, special bool) iter.Seq2[string, int32] {
+func (m *matcher) split(text string, counts func(match) bool) iter.Seq2[string, int32] {
 	return func(yield func(string, int32) bool) {
 		done := 0 // text[:done] was yielded
 		for at := 0; ; {
@@ -107,7 +134,7 @@ func (m *matcher) split(text string, special bool) iter.Seq2[string, int32] {
 			}
 			start, end = at+start, at+end
 			at = end
-			if found.special && !special || found.singleWord && inWord(text, start, end) {
+			if !counts(found) || found.singleWord && inWord(text, start, end) {
 				continue
 			}
 			if found.lstrip {

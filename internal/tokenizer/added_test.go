@@ -49,7 +49,7 @@ func TestMatcherAgainstSearch(t *testing.T) {
 		}
 
 		var got []string
-		for piece, id := range m.split(text, true) {
+		for piece, id := range m.split(text, everyToken) {
 			if id != noToken {
 				piece = "token " + contents[id]
 			}
@@ -58,7 +58,7 @@ func TestMatcherAgainstSearch(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("%q with %q: %q, want %q", text, contents, got, want)
 		}
-		for range m.split(text, true) {
+		for range m.split(text, everyToken) {
 			break // which must not panic
 		}
 	})

@@ -11,8 +11,8 @@
 // and x/text: those that Unicode has got since version 15 (new scripts, for
 // the most part) count as none of them.
 //
-// The steps of encoding are: cut out the added tokens (added.go), normalise
-// the rest to NFC if the file says so (nfc.go), split it into words
+// The steps of encoding are: cut out the added tokens (added.go; parts.go says
+// which count in texts of several authors), normalise the rest to NFC if the file says so (nfc.go), split it into words
 // (pretokenize.go), and merge the bytes of each word (bpe.go).
 package tokenizer
 
@@ -46,7 +46,7 @@ type token struct {
 // recognised where their content occurs; none is put in front or behind. The
 // text must be valid UTF-8 of at most 512 MiB.
 func (t *Tokenizer) Encode(text string) ([]int32, error) {
-	return t.encode(text, true)
+	return t.encode(text, everyToken)
 }
 
 // EncodeOrdinary is Encode for text from outside: what looks like a special
@@ -55,40 +55,46 @@ func (t *Tokenizer) Encode(text string) ([]int32, error) {
 // still recognised. (It is encode_special_tokens in HuggingFace tokenizers,
 // split_special_tokens in transformers.)
 func (t *Tokenizer) EncodeOrdinary(text string) ([]int32, error) {
-	return t.encode(text, false)
+	return t.encode(text, ordinaryToken)
 }
 
 // maxText keeps positions in a word within int32, also after NFC, which makes
 // text up to three times as long.
 const maxText = 1 << 29
 
-func (t *Tokenizer) encode(text string, special bool) ([]int32, error) {
-	if len(text) > maxText {
-		return nil, fmt.Errorf("tokenizer: text has %d bytes, the limit is %d", len(text), maxText)
-	}
-	if i := invalidUTF8(text); i >= 0 {
-		return nil, fmt.Errorf("tokenizer: text is not valid UTF-8: byte %#02x at offset %d", text[i], i)
+func (t *Tokenizer) encode(text string, counts func(match) bool) ([]int32, error) {
+	if err := checkText(len(text), text); err != nil {
+		return nil, err
 	}
 	ids := make([]int32, 0, len(text)/4) // English has some four bytes a token
-	for piece, id := range t.verbatim.split(text, special) {
+	return t.append(ids, text, counts), nil
+}
+
+// append appends the ids of text, in which the added tokens that count are
+// recognised.
+func (t *Tokenizer) append(ids []int32, text string, counts func(match) bool) []int32 {
+	for piece, id := range t.cut(text, counts) {
 		if id != noToken {
 			ids = append(ids, id)
 			continue
 		}
-		if t.normalize {
-			piece = nfc(piece)
-		}
-		for piece, id := range t.normalized.split(piece, special) {
-			if id != noToken {
-				ids = append(ids, id)
-				continue
-			}
-			for word := range t.words.split(piece) {
-				ids = t.bpe.append(ids, word)
-			}
+		for word := range t.words.split(piece) {
+			ids = t.bpe.append(ids, word)
 		}
 	}
-	return ids, nil
+	return ids
+}
+
+// checkText reports a text that is too long, size being its length or that of the
+// text that it is a part of, or not valid UTF-8.
+func checkText(size int, text string) error {
+	if size > maxText {
+		return fmt.Errorf("tokenizer: text has %d bytes, the limit is %d", size, maxText)
+	}
+	if i := invalidUTF8(text); i >= 0 {
+		return fmt.Errorf("tokenizer: text is not valid UTF-8: byte %#02x at offset %d", text[i], i)
+	}
+	return nil
 }
 
 // Decode returns the text of ids, without the special tokens if skipSpecial is

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/graph"
@@ -152,30 +151,10 @@ func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]flo
 	return out, nil
 }
 
-// Encode returns the token ids of text. Added tokens in it are recognised;
-// nothing is put in front or behind.
+// Encode returns the token ids of text. Added tokens in it are recognised, the mask
+// and the end of a turn among them; nothing is put before or after it. Text of a
+// conversation is for EncodeChat.
 func (m *Model) Encode(text string) ([]int32, error) { return m.files.Encode(text) }
 
 // Decode returns the text of ids without special tokens.
 func (m *Model) Decode(ids []int32) (string, error) { return m.files.Decode(ids) }
-
-// Message is one turn of a conversation.
-type Message struct {
-	Role    string // "system", "user" or "assistant"
-	Content string
-}
-
-// Chat renders a conversation with the template of Dream-v0-Instruct-7B, which is
-// Qwen2.5's without tools, ready for the assistant's answer. A conversation that
-// does not start with a system message gets the default one.
-func Chat(messages []Message) string {
-	var b strings.Builder
-	if len(messages) == 0 || messages[0].Role != "system" {
-		messages = append([]Message{{"system", "You are a helpful assistant."}}, messages...)
-	}
-	for _, msg := range messages {
-		fmt.Fprintf(&b, "<|im_start|>%s\n%s<|im_end|>\n", msg.Role, msg.Content)
-	}
-	b.WriteString("<|im_start|>assistant\n")
-	return b.String()
-}

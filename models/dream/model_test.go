@@ -138,19 +138,6 @@ func TestCancellationReturnsWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestChatTemplate(t *testing.T) {
-	got := Chat([]Message{{"user", "Hello, how are you?"}})
-	want := "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHello, how are you?<|im_end|>\n<|im_start|>assistant\n"
-	if got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	got = Chat([]Message{{"system", "Be brief."}, {"user", " Hi "}})
-	want = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n"
-	if got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
 func TestGenerationConfigErrorsNameTheField(t *testing.T) {
 	for text, field := range map[string]string{
 		`{"max_new_tokens": -5}`: "max_new_tokens",

@@ -10,7 +10,7 @@ import (
 )
 
 // A model directory, tokens in, tokens out. This one is small and random, and has
-// no tokenizer; with one, Encode and Chat make the prompt and Decode the text.
+// no tokenizer; with one, Encode or EncodeChat makes the prompt and Decode the text.
 func Example() {
 	m, err := llada.Open("../../testdata/llada")
 	if err != nil {

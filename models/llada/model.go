@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/graph"
@@ -151,27 +150,10 @@ func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]flo
 	return out, nil
 }
 
-// Encode returns the token ids of text. Added tokens in it are recognised;
-// nothing is put in front or behind.
+// Encode returns the token ids of text. Added tokens in it are recognised, the mask
+// and the end of a turn among them; nothing is put before or after it. Text of a
+// conversation is for EncodeChat.
 func (m *Model) Encode(text string) ([]int32, error) { return m.files.Encode(text) }
 
 // Decode returns the text of ids without special tokens.
 func (m *Model) Decode(ids []int32) (string, error) { return m.files.Decode(ids) }
-
-// Message is one turn of a conversation.
-type Message struct {
-	Role    string // "system", "user" or "assistant"
-	Content string
-}
-
-// Chat renders a conversation with the template of LLaDA-8B-Instruct and
-// LLaDA-1.5, ready for the assistant's answer.
-func Chat(messages []Message) string {
-	var b strings.Builder
-	b.WriteString("<|startoftext|>")
-	for _, msg := range messages {
-		fmt.Fprintf(&b, "<|start_header_id|>%s<|end_header_id|>\n\n%s<|eot_id|>", msg.Role, strings.TrimSpace(msg.Content))
-	}
-	b.WriteString("<|start_header_id|>assistant<|end_header_id|>\n\n")
-	return b.String()
-}

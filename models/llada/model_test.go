@@ -388,19 +388,13 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestChatTemplate(t *testing.T) {
-	got := Chat([]Message{{"system", "Be brief."}, {"user", "  Hi \n"}})
-	want := "<|startoftext|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>" +
-		"<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
-	if got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
 func TestWithoutTokenizer(t *testing.T) {
 	m := openGolden(t)
 	if _, err := m.Encode("text"); !errors.Is(err, ErrNoTokenizer) {
 		t.Errorf("Encode: %v", err)
+	}
+	if _, err := m.EncodeChat([]Message{{"user", "text"}}); !errors.Is(err, ErrNoTokenizer) {
+		t.Errorf("EncodeChat: %v", err)
 	}
 	if _, err := m.Decode([]int32{1}); !errors.Is(err, ErrNoTokenizer) {
 		t.Errorf("Decode: %v", err)

@@ -117,6 +117,15 @@ func (f *Files) Encode(text string) ([]int32, error) {
 	return f.Tokenizer.Encode(text)
 }
 
+// EncodeParts returns the token ids of a text of several parts, with special tokens
+// recognised in its Control parts only.
+func (f *Files) EncodeParts(parts []tokenizer.Part) ([]int32, error) {
+	if f.Tokenizer == nil {
+		return nil, ErrNoTokenizer
+	}
+	return f.Tokenizer.EncodeParts(parts)
+}
+
 // Decode returns the text of ids, leaving out special tokens.
 func (f *Files) Decode(ids []int32) (string, error) {
 	if f.Tokenizer == nil {
