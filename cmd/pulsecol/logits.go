@@ -2,10 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/pulsecol/pulsecol/internal/outfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
@@ -57,11 +56,8 @@ func (c *logitsCmd) checkOut() error {
 	if c.Out == "" {
 		return usagef("--out is empty")
 	}
-	if _, err := os.Stat(filepath.Dir(c.Out)); err != nil {
-		return fmt.Errorf("--out %s: %w", c.Out, err)
-	}
-	if info, err := os.Stat(c.Out); err == nil && info.IsDir() {
-		return fmt.Errorf("--out %s: is a directory, want a file", c.Out)
+	if err := outfile.Check(c.Out); err != nil {
+		return fmt.Errorf("--out %w", err)
 	}
 	return nil
 }

@@ -7,12 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pulsecol/pulsecol/internal/outfile"
 )
 
 // Write writes a file of tensors and metadata, which may both be empty. As in the
@@ -125,33 +124,11 @@ func encodeMember(b *bytes.Buffer, name string, value any) error {
 
 // WriteFile is Write to a file, which appears at path complete or not at all: it is
 // written beside path and renamed, replacing a file that is there. A symbolic
-// link at path is followed; a device, pipe or directory is refused.
+// link at path is followed; a device, pipe, directory or read-only file is refused.
 func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("safetensors: %s: not a regular file", path)
-	}
-	// os.CreateTemp would leave the result readable by its owner only.
-	temp := fmt.Sprintf("%s.%016x.tmp", path, rand.Uint64())
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	err := outfile.Write(path, func(w io.Writer) error { return write(w, tensors, metadata) })
 	if err != nil {
 		return fmt.Errorf("safetensors: %w", err)
-	}
-	err = write(f, tensors, metadata)
-	if err == nil {
-		err = f.Sync() // else a crash after the rename could leave an empty file
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-		return fmt.Errorf("safetensors: %s: %w", path, err)
 	}
 	return nil
 }
