@@ -1,0 +1,2 @@
+// Package docs tests the project's pages.
+package docs
