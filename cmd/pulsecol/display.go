@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/pulsecol/pulsecol/internal/eval"
 	"github.com/pulsecol/pulsecol/models/llada"
 	"golang.org/x/term"
 )
@@ -55,32 +53,8 @@ func (d *display) step(p llada.Progress) {
 	}
 }
 
-// progressBar shows on a terminal how far an evaluation is.
-type progressBar struct {
-	screen
-	drawn time.Time
-}
-
-func newProgressBar(w io.Writer) *progressBar { return &progressBar{screen: newScreen(w)} }
-
 // progressBarWidth is that of the bar alone, in columns.
 const progressBarWidth = 16
-
-func (b *progressBar) show(p eval.Progress) {
-	const interval = 100 * time.Millisecond
-	if time.Since(b.drawn) < interval && p.Done < p.Samples {
-		return
-	}
-	b.drawn = time.Now()
-	text := fmt.Sprintf("%s %d/%d samples, %d/%d cells", bar(float64(p.Done)/float64(max(1, p.Samples))), p.Done, p.Samples, p.CellsDone, p.Cells)
-	if !math.IsNaN(p.Score) {
-		text += fmt.Sprintf(", %.1f %% right", 100*p.Score)
-	}
-	if p.Left > 0 && p.Done < p.Samples {
-		text += fmt.Sprintf(", %s left", seconds(p.Left.Seconds()))
-	}
-	b.redraw(text)
-}
 
 // bar is a share of 1 as a bar.
 func bar(share float64) string {
