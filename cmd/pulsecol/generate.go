@@ -14,6 +14,7 @@ import (
 
 type generateCmd struct {
 	Open    modelFlag    `embed:""`
+	Text    *string      `arg:"" optional:"" name:"prompt" help:"The prompt, as --prompt gives it."`
 	Prompt  promptFlags  `embed:""`
 	Method  methodFlags  `embed:""`
 	Sampler samplerFlags `embed:""`
@@ -27,8 +28,8 @@ func (generateCmd) Help() string {
 
 Examples:
   pulsecol generate                                 the small model answers its own question
-  pulsecol generate --prompt "Please reverse the list 66 50 47 62." --watch
-  pulsecol generate --model LLaDA-8B-Instruct --chat --prompt "Who are you?" --gen-length 64 --block-length 32
+  pulsecol generate "Please reverse the list 66 50 47 62." --watch
+  pulsecol generate --model LLaDA-8B-Instruct --chat "Who are you?" --gen-length 64 --block-length 32
   pulsecol generate --model Dream-v0-Instruct-7B --chat --prompt - --alg entropy --temperature 0.2 --sparsity 0.8
   pulsecol generate --model DIR --prompt-ids 5,17,4 --method sparsed --json
 
@@ -36,6 +37,9 @@ An interrupt (Ctrl-C) stops within the step in progress and prints what there is
 }
 
 func (c *generateCmd) Run(line *kong.Context, std stdio) error {
+	if err := c.Prompt.take(c.Text); err != nil {
+		return err
+	}
 	m, err := c.Open.open()
 	if err != nil {
 		return err
@@ -99,6 +103,21 @@ type outcome struct {
 	interrupted bool
 }
 
+// tokensPerSecond is the rate at which the generation filled masks, those inside
+// the prompt included.
+func (o *outcome) tokensPerSecond(mask int32) float64 {
+	filled := 0
+	for i, id := range o.Filled {
+		if id != mask && (i >= len(o.PromptIDs) || o.PromptIDs[i] == mask) {
+			filled++
+		}
+	}
+	if filled == 0 {
+		return 0
+	}
+	return float64(filled) / o.Seconds
+}
+
 // checkLength reports a sequence that is too long for m.
 func checkLength(m *openModel, promptTokens, newTokens int) error {
 	if limit := m.config().Context; newTokens > limit || promptTokens > limit-newTokens {
@@ -126,6 +145,7 @@ type generation struct {
 	Modes        map[string]int `json:"modes"`   // steps of each
 	Density      float64        `json:"density"` // share of pairs in the last column tables; 1 without sparse steps
 	Seconds      float64        `json:"seconds"`
+	TokensPerSec float64        `json:"tokens_per_second"` // tokens filled in, padding after the answer among them
 	Interrupted  bool           `json:"interrupted"`
 }
 
@@ -139,7 +159,7 @@ func (c *generateCmd) printJSON(std stdio, m *openModel, att attention, out outc
 		Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Precision: att.Precision.String(), Seed: c.Sampler.Seed,
 		Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: append([]int{}, out.RefreshSteps...),
 		Modes:   map[string]int{"dense": out.Stats.Dense, "refresh": out.Stats.Refreshes, "reuse": out.Stats.Reuses},
-		Density: density(out.Stats), Seconds: out.Seconds, Interrupted: out.interrupted,
+		Density: density(out.Stats), Seconds: out.Seconds, TokensPerSec: out.tokensPerSecond(m.config().MaskID), Interrupted: out.interrupted,
 	}
 	if slices.Contains(out.PromptIDs, m.config().MaskID) {
 		g.FilledIDs = out.Filled
@@ -164,6 +184,7 @@ func printAnswer(std stdio, m *openModel, att attention, p prompt, out outcome) 
 	if p.question != "" {
 		fmt.Fprintf(std.err, "expected: %s\n", tinymodel.Answer)
 	}
-	fmt.Fprintf(std.err, "%d steps in %s: %s\n", out.Steps, seconds(out.Seconds), att.describe(out.Stats))
+	fmt.Fprintf(std.err, "%d steps in %s, %.3g tokens a second: %s\n",
+		out.Steps, seconds(out.Seconds), out.tokensPerSecond(m.config().MaskID), att.describe(out.Stats))
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -38,8 +37,12 @@ type cli struct {
 		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`
 		Plot   benchPlotCmd   `cmd:"" help:"Draw what the others measured."`
 	} `cmd:"" help:"Measure speed."`
+	Help       helpCmd       `cmd:"" help:"Describe the commands, or one of them."`
+	Version    versionCmd    `cmd:"" help:"Print the version, and what was compiled in."`
+	Completion completionCmd `cmd:"" help:"Print a script that completes command lines in a shell."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 
-	Version kong.VersionFlag `help:"Print the version and exit."`
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version and exit."`
 }
 
 const description = `Text from diffusion language models, with periodically refreshed column-sparse attention.
@@ -68,8 +71,11 @@ const (
 // run executes a command line and returns the exit status.
 func run(args []string, std stdio) int {
 	err := execute(args, std)
-	if err == nil {
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, errNoCommand):
+		return exitUsage // execute has printed the usage
 	}
 	status := exitFailure
 	var usage usageError
@@ -85,13 +91,15 @@ func run(args []string, std stdio) int {
 }
 
 func execute(args []string, std stdio) error {
-	var c cli
-	parser, err := kong.New(&c,
+	parser, err := kong.New(&cli{},
 		kong.Name("pulsecol"), kong.Description(description), flagVars(),
 		kong.Writers(std.out, std.err), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Bind(std))
 	if err != nil {
 		return err
+	}
+	if len(args) == 0 {
+		return errors.Join(errNoCommand, printUsage(std.err, parser.Model))
 	}
 	line, err := parser.Parse(joinNegative(args))
 	if err != nil {
@@ -114,6 +122,9 @@ func untilInterrupted() (ctx context.Context, stop func()) {
 	return ctx, stop
 }
 
+// errNoCommand is the error of an empty command line.
+var errNoCommand = errors.New("no command")
+
 // usageError marks an error as one of the command line.
 type usageError struct{ error }
 
@@ -125,7 +136,10 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // number for a flag, and its error would not name the range.
 func joinNegative(args []string) []string {
 	var out []string
-	for _, a := range args {
+	for i, a := range args {
+		if a == "--" { // what follows is no flag
+			return append(out, args[i:]...)
+		}
 		last := len(out) - 1
 		negative := len(a) > 1 && a[0] == '-' && (a[1] == '.' || a[1] >= '0' && a[1] <= '9')
 		if negative && last >= 0 && strings.HasPrefix(out[last], "--") && !strings.Contains(out[last], "=") {
@@ -135,24 +149,4 @@ func joinNegative(args []string) []string {
 		out = append(out, a)
 	}
 	return out
-}
-
-// version names the module's version, and the commit where that is known.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "pulsecol (built without module information)"
-	}
-	text := "pulsecol " + info.Main.Version
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	if commit := settings["vcs.revision"]; commit != "" {
-		text += " " + commit
-		if settings["vcs.modified"] == "true" {
-			text += "+changes"
-		}
-	}
-	return fmt.Sprintf("%s %s %s/%s", text, info.GoVersion, settings["GOOS"], settings["GOARCH"])
 }

@@ -46,10 +46,13 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "cuda" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "cuda":
+				return cudaop.Available() == nil, nil
+			case "cudabuild":
+				return cudaop.Compiled, nil
 			}
-			return cudaop.Available() == nil, nil
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			// status N COMMAND...: COMMAND exits with N, says one line that starts

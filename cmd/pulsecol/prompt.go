@@ -66,6 +66,18 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	return p, nil
 }
 
+// take makes text, the argument of a command, the prompt; nil is none.
+func (f *promptFlags) take(text *string) error {
+	switch {
+	case text == nil:
+		return nil
+	case f.Prompt != nil || f.PromptFile != nil || f.PromptIDs != nil || f.RandomIDs != nil:
+		return usagef("the prompt %.60q can't be used together with --prompt, --prompt-file, --prompt-ids or --random-ids", *text)
+	}
+	f.Prompt = text
+	return nil
+}
+
 // messages returns the conversation that ends with the prompt's text.
 func (f *promptFlags) messages(text string) []llada.Message {
 	var messages []llada.Message
