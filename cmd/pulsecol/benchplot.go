@@ -15,7 +15,7 @@ import (
 )
 
 type benchPlotCmd struct {
-	Kernels *string `placeholder:"FILE" help:"What bench kernel --device cuda --json printed: kernels.png, useful TFLOP/s over the length."`
+	Kernels *string `placeholder:"FILE" help:"What bench kernel --device cuda --json printed: kernels.png, the time of attention over the length."`
 	E2E     *string `name:"e2e" placeholder:"FILE" help:"What bench e2e --json and bench/e2e.py printed on one GPU: generation-SHAPE.png, how much faster a generation of each shape that both have is than PyTorch's, over the length."`
 	Steps   int     `placeholder:"T" default:"1024" help:"Steps of these generations. Default: 1024."`
 	Out     string  `placeholder:"DIR" default:"." help:"Where the pictures go."`
@@ -97,7 +97,7 @@ func readRows[T any](name string) ([]T, error) {
 }
 
 // kernelRow is a measurement of a kernel, by bench kernel or by the kernels' own
-// program, which names them in full.
+// program, which names them in full. A row without a kernel names the GPU of the file.
 type kernelRow struct {
 	Kernel   string
 	N, Heads int
@@ -106,9 +106,9 @@ type kernelRow struct {
 	Sparsity float64
 	Share    float64 // of a group's keys that its neighbours have too
 	MS       float64
-	TFLOPS   float64
 	FA2MS    float64 `json:"fa2_ms"`
 	CuDNNMS  float64 `json:"cudnn_ms"`
+	GPU      string
 }
 
 // is says whether the row is of an operation, in the form for Hopper.
@@ -137,41 +137,60 @@ func (c curves) add(to *chart.Chart, line string, style chart.Style) {
 	}
 }
 
-// kernelChart is the speed of attention: of columns, with random keys in each
-// group, and of all keys.
+// plottedHeads is the number of heads that kernelChart scales times to: those of LLaDA-8B.
+const plottedHeads = 32
+
+// kernelChart is the time of attention: of columns, with random keys in each
+// group, and of all keys. Attention is computed head by head, so times of fewer heads
+// are scaled.
 func kernelChart(rows []kernelRow) *chart.Chart {
 	c := curves{}
 	columns := func(group int, sparsity float64) string {
 		return fmt.Sprintf("columns, group %d, %.0f %%", group, 100*sparsity)
 	}
 	groups, sparsities := map[int]bool{}, map[float64]bool{}
+	gpus := map[string]bool{}
 	for _, r := range rows {
-		flops := 4 * float64(r.N) * float64(r.N) * float64(r.Heads*r.HeadDim)
-		for name, ms := range map[string]float64{"cuDNN": r.CuDNNMS, "FlashAttention-2": r.FA2MS} {
+		gpus[gpuName(r.GPU)] = true
+		set := func(line string, ms float64) {
 			if ms > 0 {
-				c.set(name, r.N, flops/ms/1e9)
+				c.set(line, r.N, ms*plottedHeads/float64(r.Heads))
 			}
 		}
+		set("cuDNN", r.CuDNNMS)
+		set("FlashAttention-2", r.FA2MS)
 		switch {
 		case r.is("dense", "dense"):
-			c.set("full attention", r.N, r.TFLOPS)
+			set("full attention", r.MS)
 		case r.is("columnsparse", "sparse"):
-			c.set(columns(r.Group, r.Sparsity), r.N, r.TFLOPS)
+			set(columns(r.Group, r.Sparsity), r.MS)
 			groups[r.Group], sparsities[r.Sparsity] = true, true
 		}
 	}
 	out := &chart.Chart{
-		Title: "attention on one GPU, head dimension 128", X: "tokens", Y: "useful TFLOP/s", LogX: true, TickX: kilo, FromZero: true,
+		Title: join("attention of one layer", gpus, "bfloat16, 32 heads of 128"), X: "tokens", Y: "milliseconds", LogX: true, LogY: true, TickX: kilo,
 	}
+	c.add(out, "FlashAttention-2", chart.Reference)
+	c.add(out, "cuDNN", chart.StyleAs(4, 2))
 	c.add(out, "full attention", chart.StyleAs(3, 0))
-	for i, group := range slices.SortedFunc(maps.Keys(groups), descending) {
-		for j, sparsity := range slices.Sorted(maps.Keys(sparsities)) {
+	for j, sparsity := range slices.Sorted(maps.Keys(sparsities)) { // dashed lines after solid ones: both show where they coincide
+		for i, group := range slices.Sorted(maps.Keys(groups)) {
 			c.add(out, columns(group, sparsity), chart.StyleAs(i, j))
 		}
 	}
-	c.add(out, "cuDNN", chart.StyleAs(4, 2))
-	c.add(out, "FlashAttention-2", chart.Reference)
 	return out
+}
+
+// gpuName is the name of a GPU without its driver and host.
+func gpuName(gpu string) string {
+	name, _, _ := strings.Cut(gpu, ",")
+	return name
+}
+
+// join joins the parts of a title, those of a set in their order, and leaves empty ones out.
+func join(first string, set map[string]bool, last ...string) string {
+	parts := append([]string{first}, slices.Sorted(maps.Keys(set))...)
+	return strings.Join(slices.DeleteFunc(append(parts, last...), func(part string) bool { return part == "" }), ", ")
 }
 
 // timedRow is a row of bench e2e, or one of bench/e2e.py, which names its kernel of
@@ -179,6 +198,7 @@ func kernelChart(rows []kernelRow) *chart.Chart {
 type timedRow struct {
 	e2eRow
 	Attention string
+	GPU       string
 }
 
 // shapes are the models of which rows have generations of so many steps.
@@ -200,41 +220,57 @@ func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 		n, rows   int
 	}
 	theirs := map[step]float64{} // milliseconds
+	gpus := map[string]bool{}
 	for _, r := range rows {
 		if r.Shape == shape && r.Attention != "" {
 			theirs[step{r.Attention, r.N, r.Rows}] = r.MS
+			gpus[gpuName(r.GPU)] = true
 		}
 	}
 	baselines := []struct{ attention, name string }{{"fa2", "FlashAttention-2"}, {"cudnn", "cuDNN"}}
 	c := curves{}
 	label := func(group int, name string) string {
 		if group == 0 {
-			return "full attention over " + name
+			return "full attention vs " + name
 		}
-		return fmt.Sprintf("group %d over %s", group, name)
+		return fmt.Sprintf("group %d vs %s", group, name)
 	}
-	groups := map[int]bool{}
+	groups, sparsities := map[int]bool{}, map[string]bool{}
+	var lengths []int // that have points
 	for _, r := range rows {
 		if r.Shape != shape || r.Steps != steps || r.WholeMS > 0 || r.Shared != nil {
 			continue
 		}
 		groups[r.Group] = true
+		if r.Group > 0 {
+			sparsities[fmt.Sprintf("%.3g %% sparsity", 100*r.Sparsity)] = true
+		}
 		for _, b := range baselines {
 			if ms, ok := theirs[step{b.attention, r.N, r.Rows}]; ok {
 				c.set(label(r.Group, b.name), r.N, float64(steps)*ms/r.MS)
+				lengths = append(lengths, r.N)
 			}
 		}
 	}
 	out := &chart.Chart{
-		Title: fmt.Sprintf("%s, a generation of %d steps", shape, steps), X: "tokens", Y: "times as fast as PyTorch", LogX: true, TickX: kilo, FromZero: true,
+		Title: join(fmt.Sprintf("%s, %d steps", shape, steps), gpus, slices.Sorted(maps.Keys(sparsities))...),
+		X:     "tokens", Y: "times as fast as PyTorch", LogX: true, TickX: kilo, FromZero: true,
 	}
-	for i, group := range slices.SortedFunc(maps.Keys(groups), descending) {
-		for j, b := range baselines {
+	for j, b := range baselines { // dashed lines after solid ones: both show where they coincide
+		for i, group := range slices.SortedFunc(maps.Keys(groups), descending) {
 			c.add(out, label(group, b.name), chart.StyleAs(i, j))
 		}
 	}
+	if len(lengths) > 0 {
+		c.set(asFast, slices.Min(lengths), 1)
+		c.set(asFast, slices.Max(lengths), 1)
+		c.add(out, asFast, chart.Reference)
+	}
 	return out
 }
+
+// asFast is the line of a generation that takes as long as PyTorch's.
+const asFast = "1x: as fast as PyTorch"
 
 func descending(a, b int) int { return cmp.Compare(b, a) }
 

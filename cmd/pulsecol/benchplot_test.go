@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,11 +18,11 @@ func content(c *chart.Chart) map[string][]chart.Point {
 	return lines
 }
 
-// TestGenerationChart: a generation of ours beside as many steps of PyTorch's with
+// TestGenerationChart: a generation of ours against as many steps of PyTorch's with
 // the same rows of logits, at lengths where both were measured.
 func TestGenerationChart(t *testing.T) {
 	ours := func(n, group, steps int, ms float64) timedRow {
-		return timedRow{e2eRow: e2eRow{Shape: "s", N: n, Rows: 128, Group: group, Steps: steps, MS: ms}}
+		return timedRow{e2eRow: e2eRow{Shape: "s", N: n, Rows: 128, Group: group, Sparsity: 0.8, Steps: steps, MS: ms}}
 	}
 	theirs := func(n, rows int, attention string, ms float64) timedRow {
 		return timedRow{e2eRow: e2eRow{Shape: "s", N: n, Rows: rows, MS: ms}, Attention: attention}
@@ -30,39 +31,48 @@ func TestGenerationChart(t *testing.T) {
 	whole.WholeMS = 500
 	madeUp := ours(4096, 32, 10, 1)
 	madeUp.Shared = new(float64)
-	got := content(generationChart([]timedRow{
+	gpu := theirs(4096, 128, "fa2", 200)
+	gpu.GPU = "a GPU, driver 1"
+	picture := generationChart([]timedRow{
 		ours(4096, 32, 10, 500), ours(8192, 32, 10, 900), ours(4096, 32, 20, 1), ours(4096, 0, 10, 1000), whole, madeUp,
-		theirs(4096, 128, "fa2", 200), theirs(4096, 4096, "fa2", 900), theirs(4096, 128, "cudnn", 100), theirs(16384, 128, "fa2", 3),
+		gpu, theirs(4096, 4096, "fa2", 900), theirs(4096, 128, "cudnn", 100), theirs(16384, 128, "fa2", 3),
 		{e2eRow: e2eRow{Shape: "other", N: 4096, Rows: 128, MS: 7}, Attention: "fa2"},
-	}, "s", 10))
+	}, "s", 10)
+	if want := "s, 10 steps, a GPU, 80 % sparsity"; picture.Title != want {
+		t.Errorf("title %q, want %q", picture.Title, want)
+	}
+	got := content(picture)
 	want := map[string][]chart.Point{
-		"group 32 over FlashAttention-2": {{X: 4096, Y: 4}}, "group 32 over cuDNN": {{X: 4096, Y: 2}},
-		"full attention over FlashAttention-2": {{X: 4096, Y: 2}}, "full attention over cuDNN": {{X: 4096, Y: 1}},
+		"group 32 vs FlashAttention-2": {{X: 4096, Y: 4}}, "group 32 vs cuDNN": {{X: 4096, Y: 2}},
+		"full attention vs FlashAttention-2": {{X: 4096, Y: 2}}, "full attention vs cuDNN": {{X: 4096, Y: 1}},
+		asFast: {{X: 4096, Y: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestKernelChart: rows of both programs; columns of shared keys and kernels for
-// other GPUs have no place in it.
+// TestKernelChart: rows of both programs, scaled to as many heads; columns of shared keys and
+// kernels for other GPUs have no place in it. The GPU is named wherever the file names it.
 func TestKernelChart(t *testing.T) {
-	row := kernelRow{N: 1000, Heads: 1, HeadDim: 128}
-	rows := make([]kernelRow, 5)
-	for i := range rows {
-		rows[i] = row
-	}
-	rows[0].Kernel, rows[0].TFLOPS, rows[0].FA2MS, rows[0].CuDNNMS = "dense", 600, 0.512e-3, 0.256e-3
-	rows[1].Kernel, rows[1].Group, rows[1].Sparsity, rows[1].TFLOPS = "sparse_sm90_d128_g32", 32, 0.8, 200
-	rows[2].Kernel, rows[2].Group, rows[2].Sparsity, rows[2].TFLOPS, rows[2].Share = "sparse_sm90_d128_g32", 32, 0.8, 300, 0.7
-	rows[3].Kernel, rows[3].TFLOPS = "dense_sm80_d128", 280
-	rows[4].Kernel, rows[4].TFLOPS = "score_sm90_d128_g32", 500
+	row := kernelRow{N: 1000, Heads: 8, HeadDim: 128}
+	rows := slices.Repeat([]kernelRow{row}, 6)
+	rows[0].Kernel, rows[0].MS, rows[0].FA2MS, rows[0].CuDNNMS = "dense", 2, 4, 3
+	rows[1].Kernel, rows[1].Group, rows[1].Sparsity, rows[1].MS, rows[1].Heads = "sparse_sm90_d128_g32", 32, 0.8, 1, 32
+	rows[2].Kernel, rows[2].Group, rows[2].Sparsity, rows[2].MS, rows[2].Share = "sparse_sm90_d128_g32", 32, 0.8, 7, 0.7
+	rows[3].Kernel, rows[3].MS = "dense_sm80_d128", 7
+	rows[4].Kernel, rows[4].MS = "score_sm90_d128_g32", 7
+	rows[5] = kernelRow{GPU: "a GPU, driver 1"}
 	want := map[string][]chart.Point{
-		"full attention": {{X: 1000, Y: 600}}, "columns, group 32, 80 %": {{X: 1000, Y: 200}},
-		"FlashAttention-2": {{X: 1000, Y: 1000}}, "cuDNN": {{X: 1000, Y: 2000}},
+		"full attention": {{X: 1000, Y: 8}}, "columns, group 32, 80 %": {{X: 1000, Y: 1}},
+		"FlashAttention-2": {{X: 1000, Y: 16}}, "cuDNN": {{X: 1000, Y: 12}},
 	}
-	if diff := cmp.Diff(want, content(kernelChart(rows))); diff != "" {
+	got := kernelChart(rows)
+	if diff := cmp.Diff(want, content(got)); diff != "" {
 		t.Error(diff)
+	}
+	if want := "attention of one layer, a GPU, bfloat16, 32 heads of 128"; got.Title != want {
+		t.Errorf("title %q, want %q", got.Title, want)
 	}
 }
 

@@ -238,7 +238,8 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 		chosen = fmt.Sprintf("chosen in step %d", at)
 	}
 	return inspect.Caption{
-		Title:  fmt.Sprintf("Attention in step %d of %d, layer %d, head %d, and the keys of %s", w.step, i.Steps, w.layer, w.head, m.method),
+		Title: fmt.Sprintf("Step %d of %d, layer %d, head %d: %s keeps %.1f %% of the attention mass",
+			w.step, i.Steps, w.layer, w.head, m.method, 100*in.seen.Mass),
 		Detail: fmt.Sprintf("%s; %s, %s", modelTitle(i), m.describePattern(), chosen),
 		Prompt: i.PromptTokens,
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -25,6 +26,7 @@ type Chart struct {
 	LogX        bool                 // the x axis is logarithmic, with ticks at the points
 	TickX       func(float64) string // the text of such a tick; nil is the number
 	FromZero    bool                 // the y axis begins at 0
+	LogY        bool                 // the y axis is logarithmic, with ticks at powers of ten
 }
 
 // Line is points, joined, and its name in the legend.
@@ -112,13 +114,7 @@ func (c *Chart) WriteFile(file string) error {
 	}
 	from, to := slices.Min(at), slices.Max(at)
 
-	// Points and the caps of their bars stay clear of the frame.
-	margin := max(1, 0.04*(p.Y.Max-p.Y.Min))
-	p.Y.Min, p.Y.Max = p.Y.Min-margin, p.Y.Max+margin
-	if c.FromZero {
-		p.Y.Min = 0
-	}
-	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
+	c.scaleY(&p.Y)
 	if c.LogX {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticksAt(at, c.TickX))
 		p.X.Min, p.X.Max = from/1.1, to*1.1
@@ -127,6 +123,22 @@ func (c *Chart) WriteFile(file string) error {
 		p.X.Min, p.X.Max = from-2, to+2
 	}
 	return save(file, p, &legend, legendWidth)
+}
+
+// scaleY sets the range and the ticks of the y axis. Points and the caps of their bars stay
+// clear of the frame.
+func (c *Chart) scaleY(y *plot.Axis) {
+	if c.LogY {
+		y.Min, y.Max = y.Min/1.25, y.Max*1.25
+		y.Scale, y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+		return
+	}
+	margin := max(1, 0.04*(y.Max-y.Min))
+	y.Min, y.Max = y.Min-margin, y.Max+margin
+	if c.FromZero {
+		y.Min = 0
+	}
+	y.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
 // add adds a line with its error bars to a plot and its legend.
@@ -169,6 +181,23 @@ func roundTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	for x := math.Ceil(low/step) * step; x <= high; x += step {
 		ticks = append(ticks, plot.Tick{Value: x, Label: fmt.Sprintf("%.0f", x+0)}) // -0 becomes 0
+	}
+	return ticks
+}
+
+// decades puts ticks at powers of ten, and unlabelled ones at their multiples.
+func decades(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
+		for digit := 1.0; digit < 10; digit++ {
+			if x := digit * power; x >= low && x <= high {
+				label := ""
+				if digit == 1 {
+					label = strconv.FormatFloat(x, 'g', 6, 64)
+				}
+				ticks = append(ticks, plot.Tick{Value: x, Label: label})
+			}
+		}
 	}
 	return ticks
 }

@@ -25,6 +25,15 @@ func TestTicks(t *testing.T) {
 	if diff := cmp.Diff([]string{"0", "200", "400", "600", "800", "1000", "1200"}, labels(0, 1210)); diff != "" {
 		t.Error(diff)
 	}
+	var powers []string
+	for _, tick := range decades(0.07, 210) {
+		if tick.Label != "" {
+			powers = append(powers, tick.Label)
+		}
+	}
+	if diff := cmp.Diff([]string{"0.1", "1", "10", "100"}, powers); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff([]string{"1", "2", "9"}, func() (out []string) {
 		for _, tick := range ticksAt([]float64{9, 1, 2, 1}, nil) {
 			out = append(out, tick.Label)

@@ -144,7 +144,7 @@ func TestDrawSteps(t *testing.T) {
 		"many":     many,
 	} {
 		img := decoded(t, func(w *bytes.Buffer) error { return DrawSteps(w, name, series) })
-		if got := img.Bounds().Size(); got != (image.Point{1100, 500}) {
+		if got := img.Bounds().Size(); got != (image.Point{1100, 600}) {
 			t.Errorf("%s: the picture is %v", name, got)
 		}
 		for i, s := range series {
@@ -156,6 +156,51 @@ func TestDrawSteps(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDrawStepsCoinciding: of two methods with the same fidelity in every step, both lines show.
+func TestDrawStepsCoinciding(t *testing.T) {
+	flat := make([]Fidelity, 32)
+	for i := range flat {
+		flat[i] = Fidelity{0.5, 0.9}
+	}
+	for i := range hues {
+		for j := range i {
+			series := make([]Series, len(hues))
+			series[i].Steps, series[j].Steps = flat, flat
+			img := decoded(t, func(w *bytes.Buffer) error { return DrawSteps(w, "", series) })
+			for _, k := range []int{i, j} {
+				if !showsNearly(img, hues[k]) {
+					t.Errorf("series %d and %d: nothing in the colour of %d", i, j, k)
+				}
+			}
+		}
+	}
+}
+
+// TestStepPlotRange: the axes of shares are whole, so that lengths on them compare.
+func TestStepPlotRange(t *testing.T) {
+	p, err := stepPlot("", []Series{{Steps: []Fidelity{{0.6, 0.9}, {0.7, 0.95}}}}, func(f Fidelity) float64 { return 100 * f.Mass })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Y.Min != 0 || p.Y.Max != 100 {
+		t.Errorf("the axis goes from %v to %v, want 0 to 100", p.Y.Min, p.Y.Max)
+	}
+}
+
+// showsNearly is shows for lines that begin between two pixels, whose colours are mixtures.
+func showsNearly(img image.Image, want color.RGBA) bool {
+	far := func(x, y uint8) bool { return math.Abs(float64(x)-float64(y)) > 48 }
+	for y := 70; y < 480; y++ { // inside the frame of recall: no text is there
+		for x := 80; x < 520; x++ {
+			got := color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)
+			if !far(got.R, want.R) && !far(got.G, want.G) && !far(got.B, want.B) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func shows(img image.Image, want color.RGBA) bool {

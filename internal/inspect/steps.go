@@ -1,10 +1,12 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -26,13 +28,16 @@ var hues = []color.RGBA{
 	{0xe6, 0x9f, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
 }
 
-// dashes tell lines apart that share a hue, and in print.
-var dashes = [][]vg.Length{{2, 3}, nil, {8, 3}, {8, 3, 2, 3}, nil, {5, 2}, {8, 3}}
+// dashes tell lines apart in print.
+var dashes = [][]vg.Length{{2, 3}, nil, nil, {8, 3, 2, 3}, nil, {5, 2}, {8, 3}}
+
+// widths of lines: where a narrow one coincides with a wide one, the edges of the wide one show.
+var widths = []vg.Length{2, 2, 8, 2, 5, 2, 2}
 
 // DrawSteps writes a PNG with recall on the left and mass on the right, a line
 // for each series, refreshes marked.
 func DrawSteps(w io.Writer, title string, series []Series) error {
-	const width, height, top, bottom, margin = 1100, 500, 50, 66, 20
+	const width, height, top, bottom, margin = 1100, 600, 50, 66, 20
 	p := newPicture(width, height)
 	p.text(bold(style(18, ink)), margin, 30, 0, title)
 	recall, err := stepPlot("recall of each query's own top k, %", series, func(f Fidelity) float64 { return 100 * f.Recall })
@@ -64,7 +69,7 @@ func (p *picture) names(x, y, width float64, series []Series) {
 }
 
 func lineStyle(i int) draw.LineStyle {
-	return draw.LineStyle{Color: hues[i%len(hues)], Width: 2, Dashes: dashes[i%len(dashes)]}
+	return draw.LineStyle{Color: hues[i%len(hues)], Width: widths[i%len(widths)], Dashes: dashes[i%len(dashes)]}
 }
 
 // stepPlot is the plot of one measure.
@@ -78,13 +83,13 @@ func stepPlot(title string, series []Series, measure func(Fidelity) float64) (*p
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = nil, color.RGBA{0xd4, 0xd4, 0xd4, 0xff}
 	p.Add(grid)
-	least, most, steps := 100.0, 0.0, 1
-	for i, s := range series {
+	steps := 1
+	for _, i := range drawingOrder(len(series)) {
+		s := series[i]
 		var line, dots plotter.XYs
 		for t, f := range s.Steps {
 			if y := measure(f); !math.IsNaN(y) {
 				line = append(line, plotter.XY{X: float64(t + 1), Y: y})
-				least, most = min(least, y), max(most, y)
 			}
 		}
 		for _, t := range s.Refreshes {
@@ -107,13 +112,25 @@ func stepPlot(title string, series []Series, measure func(Fidelity) float64) (*p
 		if err != nil {
 			return nil, err
 		}
-		d.GlyphStyle = draw.GlyphStyle{Color: hues[i%len(hues)], Radius: 3.5, Shape: draw.CircleGlyph{}}
+		d.GlyphStyle = draw.GlyphStyle{Color: hues[i%len(hues)], Radius: l.Width/2 + 2.5, Shape: draw.CircleGlyph{}}
 		p.Add(d)
 	}
 	p.X.Min, p.X.Max = 1, float64(max(2, steps))
-	low := 10 * int(min(least, 99)/10)
-	high := max(low+10, 10*int(math.Ceil(most/10)))
-	p.Y.Min, p.Y.Max = float64(low), float64(high)
-	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks(1, steps), roundTicks(low, high)
+	p.Y.Min, p.Y.Max = 0, 100 // not cut, so that heights compare
+	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks(1, steps), roundTicks(0, 100)
 	return p, nil
+}
+
+// drawingOrder returns the indices of n series so that each shows where it coincides with
+// another: solid lines before dashed ones, wide ones first.
+func drawingOrder(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = n - 1 - i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := lineStyle(i), lineStyle(j)
+		return cmp.Or(cmp.Compare(min(1, len(a.Dashes)), min(1, len(b.Dashes))), cmp.Compare(b.Width, a.Width))
+	})
+	return order
 }
