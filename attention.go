@@ -41,7 +41,8 @@ func WithRows(rows *gorgonia.Node) AttentionOption {
 // The result has q's shape. A layer serves one Attention.
 //
 // It adds three nodes: op.ScoreCollect, op.GroupTopK and op.ColumnSparseAttn.
-// The result is differentiable in q, k and v, with the columns held fixed.
+// The result is differentiable in q, k and v, with the columns held fixed, by op.Grad
+// or gorgonia.Grad and under a Lisp machine; see Attach.
 func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorgonia.Node, error) {
 	var o attentionOptions
 	for _, opt := range opts {

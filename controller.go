@@ -23,6 +23,8 @@ var (
 	ErrClosed = errors.New("pulsecol: closed")
 	// ErrBusy: the machine is in the middle of a step.
 	ErrBusy = errors.New("pulsecol: a step is in progress")
+	// ErrRanOnce: a second step on one Lisp machine.
+	ErrRanOnce = errors.New("pulsecol: a Lisp machine runs its graph once; close it and attach a new one for the next step")
 	// ErrStale: there are no columns yet, or an error left them half built.
 	ErrStale = op.ErrStale
 	// ErrMemory: the GPU has less memory than is wanted.

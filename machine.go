@@ -19,13 +19,23 @@ type Machine struct {
 	ctl     *Controller
 	ws      *op.Workspace
 	running atomic.Bool
-	ran     bool // since the last Reset
+	once    bool // runs its graph once
+	ran     bool // since the last Reset, or with once at all
 	closed  bool
 }
 
 // Attach puts vm under ctl. vm runs a graph whose Attention layers belong to
 // ctl; from now on it must be run through the Machine only. Prefer NewMachine,
 // which also checks the graph.
+//
+// A Lisp machine leaves the gradients of a step with the nodes, for Node.Grad; where
+// they cannot be computed the step fails with an error that wraps op.ErrNoGradient.
+// Gorgonia's Lisp machine runs its graph once, Reset or not. So does a Machine around
+// it, whose next step is an error that wraps ErrRanOnce: Close it, and attach a new
+// gorgonia.NewLispMachine of the graph for every step. The controller keeps its
+// generation and its columns, and the graph's inputs sum up gradients until they are
+// zeroed. gorgonia.ExecuteFwdOnly leaves out the backward pass; a machine of
+// gorgonia.ExecuteBwdOnly runs nothing, which is an error of the step.
 func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
 	switch {
 	case vm == nil:
@@ -40,7 +50,10 @@ func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
 	if _, ok := vm.(*Machine); ok {
 		return nil, fmt.Errorf("pulsecol: Attach: the machine already has a controller: %w", ErrAttached)
 	}
-	m := &Machine{vm: vm, ctl: ctl}
+	_, lisp := vm.(interface {
+		LastRun() (*gorgonia.Node, bool)
+	})
+	m := &Machine{vm: vm, ctl: ctl, once: lisp}
 	ctl.machine = m
 	return m, nil
 }
@@ -115,7 +128,10 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 	if m.closed {
 		return ErrClosed
 	}
-	if m.ran {
+	switch {
+	case m.ran && m.once:
+		return ErrRanOnce
+	case m.ran:
 		m.vm.Reset()
 	}
 	if err := ctx.Err(); err != nil {
@@ -162,7 +178,7 @@ func (m *Machine) StepContext(ctx context.Context) error {
 // Reset rewinds the machine for the next step. Column tables stay.
 func (m *Machine) Reset() {
 	m.vm.Reset()
-	m.ran = false
+	m.ran = m.ran && m.once
 }
 
 // Close closes the inner machine and frees the controller for another one. A

@@ -462,7 +462,8 @@ func TestTwoMachinesInOneStep(t *testing.T) {
 }
 
 // TestLispMachine: Gorgonia's lisp machine runs a graph once; its Reset does not
-// rewind. The first step is right, and every later one an error.
+// rewind. The first step is right and every later one an error, with and without a
+// Reset; the next machine goes on with the generation.
 func TestLispMachine(t *testing.T) {
 	a := randomOperands(1, small)
 	build := func() (*rig, gorgonia.VM) {
@@ -484,13 +485,21 @@ func TestLispMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkAttention(t, r.y.Value().Data().([]float32), a, nil)
-	for range 2 {
-		if err := r.m.Step(); !errors.Is(err, op.ErrOrder) {
-			t.Errorf("another step: %v, want ErrOrder", err)
+	for name, step := range map[string]func() error{"Step": r.m.Step, "RunAll": r.m.RunAll} {
+		if err := step(); !errors.Is(err, pulsecol.ErrRanOnce) {
+			t.Errorf("a second step by %s: %v, want ErrRanOnce", name, err)
 		}
 	}
 	if got := r.ctl.Stats().Steps; got != 1 {
 		t.Errorf("%d steps count, want 1", got)
+	}
+	r.m.Close()
+	r.m = must(pulsecol.Attach(gorgonia.NewLispMachine(r.g, gorgonia.ExecuteFwdOnly()), r.ctl))(t)
+	if err := r.m.RunAll(); err != nil {
+		t.Errorf("the next machine: %v", err)
+	}
+	if err := r.m.RunAll(); !errors.Is(err, pulsecol.ErrRanOnce) {
+		t.Errorf("a second RunAll: %v, want ErrRanOnce", err)
 	}
 }
 

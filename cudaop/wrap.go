@@ -185,6 +185,11 @@ func (o *Op) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.N
 	return nil, fmt.Errorf("%v: %w", o, op.ErrNoGradient)
 }
 
+// DoDiff says that GPU operators have no gradient.
+func (o *Op) DoDiff(gorgonia.ExecutionContext, gorgonia.Nodes, *gorgonia.Node) error {
+	return fmt.Errorf("%v: %w", o, op.ErrNoGradient)
+}
+
 // CUDADo runs the operator on the machine's GPU.
 func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err := o.Stopped(); err != nil {
@@ -227,5 +232,6 @@ func (o *Op) private(d *device, in []gorgonia.Value) bool {
 
 var (
 	_ gorgonia.SDOp     = (*Op)(nil)
+	_ gorgonia.ADOp     = (*Op)(nil)
 	_ gorgonia.CUDADoer = (*Op)(nil)
 )

@@ -63,18 +63,9 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var table *kernel.Table
-	if o.table != nil {
-		mode := Reuse
-		if st := o.p.State; st != nil {
-			var ok bool
-			if _, mode, ok = st.step.current(); !ok {
-				return nil, fmt.Errorf("%s: %w", o, ErrNoMachine)
-			}
-		}
-		if table, err = o.table(mode, a.Shape, ts[3]); err != nil {
-			return nil, err
-		}
+	table, err := o.p.attended(o, o.table, a.Shape, ts)
+	if err != nil {
+		return nil, err
 	}
 	out, g := o.result(ts[o.wrt].Shape()...)
 	var dq, dk, dv []float32
@@ -88,6 +79,79 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	o.team().AttentionGrad(dq, dk, dv, float32s(ts[last]), &a, table)
 	return o.finish(out, ts)
+}
+
+// attended returns the keys that attention on the inputs read in this step; nil for
+// all.
+func (p *AttentionParams) attended(o fmt.Stringer, table tableFunc, s kernel.Shape, in []*tensor.Dense) (*kernel.Table, error) {
+	if table == nil {
+		return nil, nil
+	}
+	mode := Reuse
+	if st := p.State; st != nil {
+		var ok bool
+		if _, mode, ok = st.step.current(); !ok {
+			return nil, fmt.Errorf("%s: %w", o, ErrNoMachine)
+		}
+	}
+	return table(mode, s, in[3])
+}
+
+// addGradients is DoDiff of the attention operator b: it adds to the gradients of q,
+// k and v, its first inputs, what the gradient of its output contributes.
+func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia.Nodes, output *gorgonia.Node) (err error) {
+	defer recovered(b, &err)
+	dy, err := gradient(output)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b, err)
+	}
+	if isZero(dy) {
+		return nil
+	}
+	if dy.RequiresIterator() {
+		dy = dy.Materialize().(*tensor.Dense)
+	}
+	values := make([]gorgonia.Value, len(inputs))
+	for i, n := range inputs {
+		// Only operators of the graph are counted as readers.
+		if o, ok := n.Op().(planned); ok && o.planReaders() > 0 {
+			return fmt.Errorf("%s: %w: a Workspace has reused the memory of input %d, %v, before the backward pass; plan the graph for a tape machine only", b, ErrGraph, i, n)
+		}
+		values[i] = n.Value()
+	}
+	ts, err := b.values(values)
+	if err != nil {
+		return err
+	}
+	a, err := operands(b, p, ts[0], ts[1], ts[2], maskOf(p.Masked, ts))
+	if err != nil {
+		return err
+	}
+	if len(float32s(dy)) != len(a.Q) {
+		return fmt.Errorf("%s: %w: the gradient of its output has shape %v, want %v", b, ErrValue, dy.Shape(), ts[0].Shape())
+	}
+	keys, err := p.attended(b, table, a.Shape, ts)
+	if err != nil {
+		return err
+	}
+	grads := [3][]float32{make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))}
+	b.team().AttentionGrad(grads[0], grads[1], grads[2], float32s(dy), &a, keys)
+	if err := b.stopped(); err != nil {
+		return err
+	}
+	for i, grad := range grads {
+		sum, err := gradient(inputs[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", b, err)
+		}
+		if len(float32s(sum)) != len(grad) || sum.RequiresIterator() {
+			return fmt.Errorf("%s: %w: the gradient of input %d has shape %v, want contiguous rows of %v", b, ErrValue, i, sum.Shape(), ts[i].Shape())
+		}
+		for j, x := range float32s(sum) {
+			float32s(sum)[j] = x + grad[j]
+		}
+	}
+	return nil
 }
 
 func (o *attnGrad) mergesWith(other gorgonia.Op) bool {

@@ -181,9 +181,20 @@ func (o *ColumnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node
 	return attentionGrads(o.path, o.p, o.table, true, inputs, grad)
 }
 
+// DoDiff is SymDiff for Lisp machines.
+func (o *ColumnSparseAttn) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
+	if o.p.Rows {
+		return o.base.DoDiff(ctx, inputs, y)
+	}
+	return o.addGradients(&o.p, o.table, inputs, y)
+}
+
 func (o *ColumnSparseAttn) mergesWith(other gorgonia.Op) bool {
 	c, ok := other.(*ColumnSparseAttn)
 	return ok && c.state == o.state
 }
 
-var _ gorgonia.SDOp = (*ColumnSparseAttn)(nil)
+var (
+	_ gorgonia.SDOp = (*ColumnSparseAttn)(nil)
+	_ gorgonia.ADOp = (*ColumnSparseAttn)(nil)
+)

@@ -65,4 +65,12 @@ func (o *DenseAttn) SymDiff(inputs gorgonia.Nodes, _, grad *gorgonia.Node) (gorg
 	return attentionGrads(o.path, o.p, nil, false, inputs, grad)
 }
 
-var _ gorgonia.SDOp = (*DenseAttn)(nil)
+// DoDiff is SymDiff for Lisp machines.
+func (o *DenseAttn) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
+	return o.addGradients(&o.p, nil, inputs, y)
+}
+
+var (
+	_ gorgonia.SDOp = (*DenseAttn)(nil)
+	_ gorgonia.ADOp = (*DenseAttn)(nil)
+)

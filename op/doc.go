@@ -28,6 +28,13 @@
 // state, not a copy, and a placeholder of one word before the first refresh. Use
 // [State.Columns] to look at it; [Check] reports consumers that may overwrite it.
 //
+// # Gradients
+//
+// DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the
+// columns and the padding mask are held fixed. Everything else answers with
+// [ErrNoGradient], from [Grad] or gorgonia.Grad when the graph is built and from the
+// backward pass of a Lisp machine.
+//
 // # Machines
 //
 // Operators without a State work on any Gorgonia machine that hands them plain

@@ -8,7 +8,8 @@ var (
 	ErrShape = errors.New("wrong shape")
 	// ErrValue: a value at run time is not what the operator needs.
 	ErrValue = errors.New("wrong value")
-	// ErrNoGradient: the operator is not differentiable.
+	// ErrNoGradient: the operator is not differentiable. gorgonia.Grad hides it from
+	// errors.Is; Grad does not.
 	ErrNoGradient = errors.New("has no gradient")
 	// ErrMerged: Gorgonia would silently run another operator instead.
 	ErrMerged = errors.New("merged")

@@ -1,8 +1,11 @@
 package op_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,113 +17,86 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// gradients runs sum(weights * o(in)) and its gradients with respect to the first
-// three inputs through gorgonia.Grad.
-func gradients(t *testing.T, o gorgonia.Op, weights []float32, in []*tensor.Dense) [3][]float32 {
+// gradients runs sum(weights * o(in)) under a tape machine with symbolic gradients or
+// under a Lisp machine, and returns the gradients with respect to the first three
+// inputs.
+func gradients(t *testing.T, lisp bool, o gorgonia.Op, weights []float32, in []*tensor.Dense) (grads [3][]float32) {
 	t.Helper()
 	g := gorgonia.NewGraph()
 	nodes := inputs(g, in)
 	y := must(op.Apply(o, nodes...))(t)
 	w := input(g, "weights", dense(weights, y.Shape()...))
 	cost := must(gorgonia.Sum(must(gorgonia.HadamardProd(y, w))(t)))(t)
-	grads := must(gorgonia.Grad(cost, nodes[:3]...))(t)
 	var values [3]gorgonia.Value
-	for i, n := range grads {
-		gorgonia.Read(n, &values[i])
+	var vm gorgonia.VM
+	if lisp {
+		vm = gorgonia.NewLispMachine(g)
+	} else {
+		for i, n := range must(op.Grad(cost, nodes[:3]...))(t) {
+			gorgonia.Read(n, &values[i])
+		}
+		vm = gorgonia.NewTapeMachine(g)
 	}
-	vm := gorgonia.NewTapeMachine(g)
 	defer vm.Close()
 	if err := vm.RunAll(); err != nil {
 		t.Fatal(err)
 	}
-	var out [3][]float32
 	for i, v := range values {
+		if lisp {
+			v = must(nodes[i].Grad())(t)
+		}
 		if !v.Shape().Eq(in[i].Shape()) {
 			t.Fatalf("gradient %d has shape %v, want %v", i, v.Shape(), in[i].Shape())
 		}
-		out[i] = float32s(v.(*tensor.Dense))
+		grads[i] = float32s(v.(*tensor.Dense))
 	}
-	return out
+	return grads
 }
 
-// slopes are the derivatives of sum(weights * attention) with respect to q, k and
-// v by central differences in float64. With x, the step h and the third
-// derivatives all about 1 their error is about h² + 2^-53/h.
-func slopes(a *kernel.Operands, table *kernel.Table, weights []float32) [3][]float64 {
-	const h = 1.0 / (1 << 10) // h and x±h are exact for the rounded x below
-	cost := func() float64 {
-		out, _ := ref.Attention[float64](a, table)
-		sum := 0.0
-		for i, y := range out {
-			sum += y * float64(weights[i])
-		}
-		return sum
-	}
-	var d [3][]float64
-	for which, x := range [][]float32{a.Q, a.K, a.V} {
-		for i, old := range x {
-			x[i] = old + h
-			up := cost()
-			x[i] = old - h
-			d[which] = append(d[which], (up-cost())/(2*h))
-			x[i] = old
-		}
-	}
-	return d
-}
-
-// TestGradients compares gorgonia.Grad with finite differences.
+// TestGradients compares the gradients of raw operators under both machines with
+// central differences, at random shapes, columns and padding.
 func TestGradients(t *testing.T) {
-	for _, s := range []kernel.Shape{
-		{Batch: 1, Heads: 1, KVHeads: 1, Len: 1, HeadDim: 1},
-		{Batch: 1, Heads: 2, KVHeads: 2, Len: 5, HeadDim: 3},
-		{Batch: 2, Heads: 4, KVHeads: 2, Len: 6, HeadDim: 2},
-		{Batch: 1, Heads: 7, KVHeads: 1, Len: 5, HeadDim: 2},
-	} {
-		for _, padded := range []bool{false, true} {
-			a := randomOperands(1, s)
-			for _, x := range [][]float32{a.Q, a.K, a.V} {
-				for i := range x {
-					x[i] = float32(math.Round(float64(x[i])*256) / 256)
-				}
+	cases := 100
+	if testing.Short() {
+		cases = 10
+	}
+	r := newRand(11)
+	for i := range cases {
+		s := kernel.Shape{Batch: 1 + r.IntN(2), KVHeads: 1 + r.IntN(2), Len: 1 + r.IntN(7), HeadDim: 1 + r.IntN(3)}
+		s.Heads = s.KVHeads * []int{1, 2, 7}[r.IntN(3)]
+		a := randomOperands(r.Uint64(), s)
+		for _, x := range [][]float32{a.Q, a.K, a.V} {
+			for i := range x {
+				x[i] = float32(math.Round(float64(x[i])*256) / 256)
 			}
-			if padded {
-				padLeft(a, s.Len/2, 1)
-			}
-			weights := normal(newRand(2), len(a.Q))
-			const group = 2
-			rows := s.Batch * s.Heads * kernel.Groups(s.Len, group)
-			var bits []uint32
-			for r := range rows { // every other key or so, a different set for each row
-				bits = append(bits, (0x5a6c>>(r%7)|1<<(s.Len-1))&(1<<s.Len-1))
-			}
-			table := &kernel.Table{Bits: bits, Group: group, Reach: -1}
-			columns := dense(bits, s.Batch, s.Heads, kernel.Groups(s.Len, group), 1)
-			in := qkv(a)
-			sparseIn := append(append(append([]*tensor.Dense{}, in[:3]...), columns), in[3:]...)
-			p := op.AttentionParams{Group: group, Masked: padded}
-
-			for _, c := range []struct {
-				name  string
-				op    gorgonia.Op
-				in    []*tensor.Dense
-				table *kernel.Table
-			}{
-				{"DenseAttn", must(op.NewDenseAttn("o", 0, padded))(t), in, nil},
-				{"ColumnSparseAttn", must(op.NewColumnSparseAttn("o", p))(t), sparseIn, table},
-			} {
-				t.Run(fmt.Sprintf("%s%v-padded=%v", c.name, s, padded), func(t *testing.T) {
-					got := gradients(t, c.op, weights, c.in)
-					want := slopes(a, c.table, weights)
-					dq, dk, dv := ref.AttentionGrad[float32](weights, a, c.table)
-					for i, plain := range [][]float32{dq, dk, dv} {
-						// The differences are off by h² times a third derivative,
-						// which is of the size of the largest gradient.
-						largest := 0.0
-						for _, x := range want[i] {
-							largest = max(largest, math.Abs(x))
-						}
-						tol.CloseAbs(t, got[i], want[i], bound(plain, want[i])+4*max(1, largest)/(1<<20))
+		}
+		if r.IntN(2) == 0 {
+			padLeft(a, r.IntN(s.Len), r.IntN(s.Len+1))
+		}
+		padded := a.Valid != nil
+		weights := normal(r, len(a.Q))
+		in := qkv(a)
+		table := randomTable(r, s, []int{1, 2, s.Len + 3}[r.IntN(3)])
+		columns := dense(table.Bits, s.Batch, s.Heads, kernel.Groups(s.Len, table.Group), 1)
+		sparseIn := append(append(append([]*tensor.Dense{}, in[:3]...), columns), in[3:]...)
+		p := op.AttentionParams{Group: table.Group, Masked: padded}
+		for _, c := range []struct {
+			name  string
+			op    gorgonia.Op
+			in    []*tensor.Dense
+			table *kernel.Table
+		}{
+			{"DenseAttn", must(op.NewDenseAttn("o", 0, padded))(t), in, nil},
+			{"ColumnSparseAttn", must(op.NewColumnSparseAttn("o", p))(t), sparseIn, table},
+		} {
+			wantQ, wantK, wantV, off := ref.Slopes(weights, a, c.table)
+			plainQ, plainK, plainV := ref.AttentionGrad[float32](weights, a, c.table)
+			plain := [][]float32{plainQ, plainK, plainV}
+			for machine, lisp := range map[string]bool{"tape": false, "lisp": true} {
+				t.Run(fmt.Sprintf("%d-%s%v-group%d-padded=%v-%s", i, c.name, s, table.Group, padded, machine), func(t *testing.T) {
+					got := gradients(t, lisp, c.op, weights, c.in)
+					for i, want := range [][]float64{wantQ, wantK, wantV} {
+						tol.CloseAbs(t, got[i], want, bound(plain[i], want)+off)
 					}
 				})
 			}
@@ -128,40 +104,192 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// TestNotDifferentiable: where there is no gradient, gorgonia.Grad must say so
-// rather than panic.
-func TestNotDifferentiable(t *testing.T) {
+// randomTable keeps every key or none, or each with probability 1/2.
+func randomTable(r *rand.Rand, s kernel.Shape, group int) *kernel.Table {
+	table := &kernel.Table{Group: group, Reach: -1}
+	for range s.Batch * s.Heads * kernel.Groups(s.Len, group) {
+		word := r.Uint32()
+		switch r.IntN(6) {
+		case 0:
+			word = 0
+		case 1:
+			word = math.MaxUint32
+		}
+		table.Bits = append(table.Bits, word&(1<<s.Len-1))
+	}
+	return table
+}
+
+// withoutGradient are operators that have none, each applied to inputs in g that one
+// of the returned float inputs is part of.
+func withoutGradient(t *testing.T) map[string]func(g *gorgonia.ExprGraph) (result, wrt *gorgonia.Node) {
+	apply := func(o gorgonia.Op, in ...*tensor.Dense) func(*gorgonia.ExprGraph) (result, wrt *gorgonia.Node) {
+		return func(g *gorgonia.ExprGraph) (result, wrt *gorgonia.Node) {
+			ns := inputs(g, in)
+			return must(op.Apply(o, ns...))(t), ns[0]
+		}
+	}
+	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})
+	w := weight(t, 4, 4, normal(newRand(1), 16))
+	ones := []float32{1, 1, 1, 1}
+	x := dense(normal(newRand(2), 8), 1, 2, 4)
+	row := dense(normal(newRand(2), 4), 1, 1, 4)
+	ids, rows, one := dense([]int32{1, 3}, 1, 2), dense([]int32{0, 1}, 2), dense([]int32{0}, 1)
+	columns := dense([]uint32{3, 3}, 1, 2, 1, 1)
+	split := op.Heads{Count: 2, Dim: 2}
+	p := op.AttentionParams{}
+	return map[string]func(g *gorgonia.ExprGraph) (result, wrt *gorgonia.Node){
+		"ScoreCollect":               apply(must(op.NewScoreCollect("o", p))(t), qkv(a)...),
+		"ColumnSparseAttn with rows": apply(must(op.NewColumnSparseAttn("o", op.AttentionParams{Rows: true}))(t), append(qkv(a), columns, rows)...),
+		"Linear":                     apply(must(op.NewLinear("o", op.Projection{Weight: w}))(t), x),
+		"AddLinear":                  apply(must(op.NewAddLinear("o", op.Projection{Weight: w}))(t), x, x),
+		"RMSNorm":                    apply(op.NewRMSNorm("o", ones, 1e-5), x),
+		"RoPE":                       apply(must(op.NewRoPE("o", split, 1e4))(t), x, ids),
+		"SplitHeads":                 apply(must(op.NewSplitHeads("o", split))(t), x),
+		"MergeHeads":                 apply(op.NewMergeHeads("o"), qkv(a)[0]),
+		"SwiGLU":                     apply(must(op.NewSwiGLU("o", op.Projection{Weight: w}, op.Projection{Weight: w}))(t), x),
+		"Add":                        apply(op.NewAdd("o"), x, x),
+		"TakeRows":                   apply(op.NewTakeRows("o"), x, rows),
+		"Logits":                     apply(op.NewLogits("o", w), row, one),
+		"Embed":                      apply(op.NewEmbed("o", w), ids),
+	}
+}
+
+// TestNoGradient: where there is no gradient both machines say so, also where another
+// path has one: it must not be left out in silence.
+func TestNoGradient(t *testing.T) {
+	seen := map[string]bool{}
+	for name, build := range withoutGradient(t) {
+		for _, other := range []bool{false, true} {
+			// total is the sum of the operator's result, and of its input.
+			total := func() (g *gorgonia.ExprGraph, o op.Operator, cost, wrt *gorgonia.Node) {
+				g = gorgonia.NewGraph()
+				y, wrt := build(g)
+				cost = must(gorgonia.Sum(y))(t)
+				if other && wrt.Dtype() == tensor.Float32 {
+					cost = must(gorgonia.Add(cost, must(gorgonia.Sum(wrt))(t)))(t)
+				}
+				return g, y.Op().(op.Operator), cost, wrt
+			}
+			_, o, cost, wrt := total()
+			seen[reflect.TypeOf(o).Elem().Name()] = true
+			kind, _, _ := strings.Cut(o.String(), "{")
+			check := func(machine string, err error) {
+				t.Helper()
+				if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), kind+"{") {
+					t.Errorf("%s, %s machine: %v, want ErrNoGradient of %s", name, machine, err, kind)
+				}
+			}
+			_, err := op.Grad(cost, wrt)
+			check("tape", err)
+			if failed := (gorgonia.SymDiffError{}); !errors.As(err, &failed) || failed.Node() == nil {
+				t.Errorf("%s: %v holds no SymDiffError with the node", name, err)
+			}
+			g, _, _, _ := total()
+			vm := gorgonia.NewLispMachine(g)
+			check("lisp", vm.RunAll())
+			vm.Close()
+			g, _, _, _ = total()
+			vm = gorgonia.NewLispMachine(g, gorgonia.ExecuteFwdOnly())
+			if err := vm.RunAll(); err != nil {
+				t.Errorf("%s: without a backward pass: %v", name, err)
+			}
+			vm.Close()
+		}
+	}
+	// Nothing that has no gradient is left out above.
+	for _, o := range []gorgonia.Op{
+		new(op.ScoreCollect), new(op.ColumnSparseAttn), new(op.Linear), new(op.RMSNorm), new(op.RoPE), new(op.SplitHeads),
+		new(op.MergeHeads), new(op.SwiGLU), new(op.Add), new(op.TakeRows), new(op.Logits), new(op.Embed),
+	} {
+		if name := reflect.TypeOf(o).Elem().Name(); !seen[name] {
+			t.Errorf("%s is not among the cases", name)
+		}
+	}
+}
+
+// TestGradOfColumns: an input that reaches the cost through the choice of columns
+// alone has no gradient, and a Lisp machine leaves it at zero: columns are held fixed.
+func TestGradOfColumns(t *testing.T) {
 	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 6, HeadDim: 2})
 	p := op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}}
-	grad := func(cost func(in []*gorgonia.Node) *gorgonia.Node) (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("panic: %v", r)
-			}
-		}()
-		g := gorgonia.NewGraph()
+	build := func() (g *gorgonia.ExprGraph, cost, chooses, q *gorgonia.Node) {
+		g = gorgonia.NewGraph()
 		in := inputs(g, qkv(a))
-		_, err = gorgonia.Grad(must(gorgonia.Sum(cost(in)))(t), in[0])
-		return err
+		scores := must(op.Apply(must(op.NewScoreCollect("o", p))(t), in...))(t)
+		columns := must(op.Apply(must(op.NewGroupTopK("o", 6, p))(t), scores))(t)
+		q = input(g, "q", dense(a.Q, in[0].Shape()...))
+		y := must(op.Apply(must(op.NewColumnSparseAttn("o", p))(t), q, in[1], in[2], columns))(t)
+		return g, must(gorgonia.Sum(y))(t), in[0], q
 	}
-	scores := func(in []*gorgonia.Node) *gorgonia.Node {
-		return must(op.Apply(must(op.NewScoreCollect("o", p))(t), in...))(t)
+	_, cost, chooses, q := build()
+	if _, err := op.Grad(cost, chooses); !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "in0") {
+		t.Errorf("by the columns alone: %v, want ErrNoGradient with respect to in0", err)
 	}
-	for name, cost := range map[string]func(in []*gorgonia.Node) *gorgonia.Node{
-		"ScoreCollect": scores,
-		"GroupTopK": func(in []*gorgonia.Node) *gorgonia.Node {
-			// q reaches the cost through the choice of columns alone.
-			columns := must(op.Apply(must(op.NewGroupTopK("o", 6, p))(t), scores(in)))(t)
-			q := input(in[0].Graph(), "other", dense(a.Q, in[0].Shape()...))
-			return must(op.Apply(must(op.NewColumnSparseAttn("o", p))(t), q, in[1], in[2], columns))(t)
-		},
-		"RMSNorm": func(in []*gorgonia.Node) *gorgonia.Node {
-			x := must(op.Apply(op.NewMergeHeads("merge"), in[0]))(t)
-			return must(op.Apply(op.NewRMSNorm("norm", make([]float32, 4), 1e-5), x))(t)
+	if _, err := op.Grad(cost, q, chooses); !errors.Is(err, op.ErrNoGradient) {
+		t.Errorf("of two: %v, want ErrNoGradient", err)
+	}
+	_, cost, _, q = build()
+	if _, err := op.Grad(cost, q); err != nil {
+		t.Errorf("by the attention: %v", err)
+	}
+	g, _, chooses, q := build()
+	vm := gorgonia.NewLispMachine(g)
+	defer vm.Close()
+	if err := vm.RunAll(); err != nil {
+		t.Fatal(err)
+	}
+	for n, zero := range map[*gorgonia.Node]bool{chooses: true, q: false} {
+		most := 0.0
+		for _, x := range float32s(must(n.Grad())(t).(*tensor.Dense)) {
+			most = max(most, math.Abs(float64(x)))
+		}
+		if (most == 0) != zero {
+			t.Errorf("the largest gradient of %v is %g", n, most)
+		}
+	}
+}
+
+// TestNoSecondGradient: the gradients of attention have none.
+func TestNoSecondGradient(t *testing.T) {
+	g := gorgonia.NewGraph()
+	in := inputs(g, qkv(randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})))
+	y := must(op.Apply(must(op.NewDenseAttn("o", 0, false))(t), in...))(t)
+	var cost *gorgonia.Node // of which all gradients are part: a Lisp machine allows one root
+	for _, n := range must(op.Grad(must(gorgonia.Sum(must(gorgonia.Square(y))(t)))(t), in...))(t) {
+		sum := must(gorgonia.Sum(n))(t)
+		if cost != nil {
+			sum = must(gorgonia.Add(cost, sum))(t)
+		}
+		cost = sum
+	}
+	gorgonia.Read(cost, new(gorgonia.Value))
+	vm := gorgonia.NewLispMachine(g)
+	defer vm.Close()
+	lisp := vm.RunAll()
+	_, tape := op.Grad(cost, in[0])
+	for machine, err := range map[string]error{"tape": tape, "lisp": lisp} {
+		if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "AttnGrad{o}") {
+			t.Errorf("%s machine: %v, want ErrNoGradient of AttnGrad", machine, err)
+		}
+	}
+}
+
+// TestGradErrors: Gorgonia's own errors and panics come back as errors.
+func TestGradErrors(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
+	for name, call := range map[string]func() (gorgonia.Nodes, error){
+		"nil cost":     func() (gorgonia.Nodes, error) { return op.Grad(nil, x) },
+		"a tensor":     func() (gorgonia.Nodes, error) { return op.Grad(x, x) },
+		"not an input": func() (gorgonia.Nodes, error) { s := must(gorgonia.Sum(x))(t); return op.Grad(s, s) },
+		"nil input":    func() (gorgonia.Nodes, error) { return op.Grad(must(gorgonia.Sum(x))(t), nil) },
+		"no connection": func() (gorgonia.Nodes, error) {
+			return op.Grad(must(gorgonia.Sum(x))(t), input(g, "other", dense(make([]float32, 8), 1, 2, 4)))
 		},
 	} {
-		if err := grad(cost); err == nil || strings.HasPrefix(err.Error(), "panic") {
-			t.Errorf("%s: got %v, want an error", name, err)
+		if grads, err := call(); err == nil || grads != nil {
+			t.Errorf("%s: %v, %v", name, grads, err)
 		}
 	}
 }
@@ -169,7 +297,11 @@ func TestNotDifferentiable(t *testing.T) {
 // TestSymDiff: asked directly, an operator without a gradient names itself.
 func TestSymDiff(t *testing.T) {
 	_, err := op.NewAdd("sum").SymDiff(nil, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "Add{sum}[]: has no gradient") {
+	if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "Add{sum}[]: has no gradient") {
+		t.Errorf("got %v", err)
+	}
+	_, err = must(op.NewGroupTopK("top", 6, op.AttentionParams{}))(t).SymDiff(nil, nil, nil)
+	if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "GroupTopK{top}") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -93,8 +93,23 @@ func (b *base) DiffWRT(inputs int) []bool { return slices.Repeat([]bool{true}, i
 
 // SymDiff says that the operator has no gradient.
 func (b *base) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
-	return nil, fmt.Errorf("%s: %w", &b.identity, ErrNoGradient)
+	return nil, b.noGradient()
 }
+
+// DoDiff is an error if a gradient arrives at the operator's result: a Lisp machine
+// would go on without the operator's inputs. It calls DoDiff of every operator it ran.
+func (b *base) DoDiff(_ gorgonia.ExecutionContext, _ gorgonia.Nodes, output *gorgonia.Node) error {
+	grad, err := gradient(output)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b, err)
+	}
+	if isZero(grad) {
+		return nil
+	}
+	return b.noGradient()
+}
+
+func (b *base) noGradient() error { return fmt.Errorf("%s: %w", &b.identity, ErrNoGradient) }
 
 // Shorthands for the types of inputs and results.
 var (
@@ -152,7 +167,7 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 	for i, v := range in {
 		t, ok := v.(*tensor.Dense)
 		if !ok {
-			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense; only the tape machine is supported", b, ErrValue, i, v)
+			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense", b, ErrValue, i, v)
 		}
 		want := b.in[i].(gorgonia.TensorType)
 		if t.Dtype() != want.Of {

@@ -232,7 +232,7 @@ const keepForever = -1
 
 // planned is an operator of this package, as a Workspace sees it.
 type planned interface {
-	gorgonia.Op
+	gorgonia.SDOp
 	setPlan(w *Workspace, readers int)
 	planReaders() int
 	bind(s *Step, leaves []*gorgonia.Node)
