@@ -3,10 +3,15 @@ package task
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
 )
 
 const gsmLines = `{"question": "Two bags hold 600 peas each. How many peas are there?", "answer": "2 * 600 = <<2*600=1200>>1200 peas.\n#### 1,200"}
@@ -71,13 +76,13 @@ func TestGSM8KFileErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "f:1:1: no questions"},
 		{"\n \n", "f:1:1: no questions"},
-		{good + "{", "f:2:1: unexpected end"},
+		{good + "{", "f:2:2: ends in the middle of a value"},
 		{good + `{"question": "ä", answer: 1}`, "f:2:19: invalid character 'a'"},
-		{good + "\n" + `{"question": 1}`, `f:3:14: "question" is a JSON number, want string`},
+		{good + "\n" + `{"question": 1}`, `f:3:14: question is 1, want a string`},
 		{good + `{"answer": "#### 2"}`, `f:2:1: "question" is missing`},
 		{good + `{"question": "1 + 1?", "answer": "2"}`, `f:2:1: "answer" does not end in "#### "`},
 		{good + `{"question": "1 + 1?", "answer": "#### two"}`, `f:2:1: "answer" does not end`},
-		{good + `[]`, "f:2:1: it is a JSON array, want object"},
+		{good + `[]`, "f:2:1: the value is an array, want an object"},
 		{good + "\"ab\xff\"", "f:2:4: byte 0xff is not valid UTF-8"},
 		{"\x1f\x8bnothing", "f: "},
 	} {
@@ -105,7 +110,7 @@ func TestExemplarErrors(t *testing.T) {
 
 // parse reads text as the file f.
 func parse[T any](t testing.TB, text string, read func(source) (T, error)) (T, error) {
-	file, err := readSource("f", strings.NewReader(text), 1<<20)
+	file, err := unpack("f", []byte(text), maxSource)
 	if err != nil {
 		var none T
 		return none, err
@@ -122,14 +127,22 @@ func TestSourceIsBounded(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{strings.Repeat("a", 1000), packed.String()} {
-		if _, err := readSource("f", strings.NewReader(text), 999); err == nil || err.Error() != "f: more than 999 bytes" {
-			t.Errorf("error %v", err)
-		}
-		file, err := readSource("f", strings.NewReader(text), 1000)
-		if err != nil || len(file.text) != 1000 {
-			t.Errorf("%d bytes, error %v", len(file.text), err)
-		}
+	if _, err := unpack("f", packed.Bytes(), infile.Limit{Bytes: 999, What: "data"}); !errors.Is(err, infile.ErrTooLarge) {
+		t.Errorf("error %v, want infile.ErrTooLarge", err)
+	}
+	file, err := unpack("f", packed.Bytes(), infile.Limit{Bytes: 1000, What: "data"})
+	if err != nil || len(file.text) != 1000 {
+		t.Errorf("%d bytes, error %v", len(file.text), err)
+	}
+	path := filepath.Join(t.TempDir(), "test.jsonl")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, maxSource.Bytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSource(path); !errors.Is(err, infile.ErrTooLarge) {
+		t.Errorf("error %v, want infile.ErrTooLarge", err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestHumanEvalFileErrors(t *testing.T) {
 		{first + "\n" + first, `f:2:1: task_id "HumanEval/0" occurs twice`},
 		{`{"prompt": "a"}`, `f:1:1: "task_id" is missing`},
 		{`{"task_id": "a", "prompt": ""}`, `f:1:1: "prompt" is missing`},
-		{first + "\n{\"task_id\": [\n", `f:2:13: unexpected end`},
+		{first + "\n{\"task_id\": [\n", `f:2:14: ends in the middle`},
 	} {
 		_, err := parse(t, c.text, readHumanEval)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -404,9 +404,9 @@ func TestDocumentFileErrors(t *testing.T) {
 		{"{}", `f:1:1: want a JSON object with an array "data"`},
 		{`{"data": {}}`, `f:1:1: want a JSON object with an array "data"`},
 		{`{"version": [], "data": []}`, "f:1:1: no questions with answers"},
-		{"{\"data\": [\n {\"paragraphs\": 3}]}", `f:2:17: "paragraphs" is a JSON number, want array`},
+		{"{\"data\": [\n {\"paragraphs\": 3}]}", `f:2:17: paragraphs is 3, want an array`},
 		{"{\"data\": [\n {\"paragraphs\": [{\"context\": \"a\", \"qas\": [{\"question\": \"q\"}]}]}]}", "f:2:2: paragraph 0 of this article: an answer is missing"},
-		{"{\"data\": [", "f:1:10: unexpected end"},
+		{"{\"data\": [", "f:1:11: ends in the middle"},
 	} {
 		_, err := parse(t, c.text, readSQuAD)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
-// maxSource bounds a data file, unpacked. The largest that is published, HotpotQA's, has 47 MB.
-const maxSource = 256 << 20
+// maxSource bounds a data file, packed and unpacked. The largest that is published,
+// HotpotQA's, has 47 MB.
+var maxSource = infile.Limit{Bytes: 256 << 20, What: "a task's data"}
 
 // source is a data file in memory. What is wrong with it is reported as "name:line:column: ...".
 type source struct {
@@ -52,88 +52,39 @@ func find(data string, names ...string) (string, error) {
 
 // openSource reads a text file, which may be packed with gzip.
 func openSource(path string) (source, error) {
-	f, err := os.Open(path)
+	text, err := infile.Read(path, maxSource)
 	if err != nil {
 		return source{}, err
 	}
-	defer f.Close()
-	return readSource(path, f, maxSource)
+	return unpack(path, text, maxSource)
 }
 
-func readSource(name string, r io.Reader, limit int64) (source, error) {
-	packed, err := readAtMost(r, limit)
-	if err != nil {
-		return source{}, fmt.Errorf("%s: %w", name, err)
-	}
-	s := source{name, packed}
-	if bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(bytes.NewReader(packed))
-		if err == nil {
-			s.text, err = readAtMost(z, limit)
-		}
+// unpack returns the text of a file that may be packed with gzip.
+func unpack(name string, text []byte, limit infile.Limit) (source, error) {
+	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(bytes.NewReader(text))
 		if err != nil {
 			return source{}, fmt.Errorf("%s: %w", name, err)
 		}
-	}
-	// encoding/json would replace bad bytes silently, and so change questions.
-	for at := 0; at < len(s.text); {
-		r, size := utf8.DecodeRune(s.text[at:])
-		if r == utf8.RuneError && size == 1 {
-			return source{}, s.errorf(at, "byte %#02x is not valid UTF-8", s.text[at])
+		if text, err = infile.ReadAll(z, name+", unpacked,", limit); err != nil {
+			return source{}, err
 		}
-		at += size
 	}
-	return s, nil
+	s := source{name, text}
+	return s, s.file().CheckUTF8()
 }
 
-func readAtMost(r io.Reader, limit int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
-	return text, err
-}
-
-// errorf is an error about the byte at an offset. Columns count characters, from 1.
+// errorf is an error about the byte at an offset.
 func (s source) errorf(offset int, format string, args ...any) error {
-	before := s.text[:offset]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return fmt.Errorf("%s:%d:%d: %w", s.name, line, column, fmt.Errorf(format, args...))
+	return s.file().Errorf(offset, format, args...)
 }
 
 // decode decodes the one JSON value that is all of the text from begin to end.
 func (s source) decode(begin, end int, into any) error {
-	err := json.Unmarshal(s.text[begin:end], into)
-	var syntax *json.SyntaxError
-	var mismatch *json.UnmarshalTypeError
-	offset := int64(1) // of the byte behind the wrong one
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &syntax):
-		offset = syntax.Offset
-	case errors.As(err, &mismatch):
-		offset = mismatch.Offset
-		err = mismatched(mismatch)
-	}
-	return s.errorf(begin+min(max(int(offset)-1, 0), end-begin), "%w", err)
+	return s.file().UnmarshalPart(begin, end, into)
 }
 
-func mismatched(e *json.UnmarshalTypeError) error {
-	name := "it"
-	if e.Field != "" {
-		name = strconv.Quote(e.Field)
-	}
-	want := e.Type.Kind().String()
-	switch e.Type.Kind() {
-	case reflect.Struct:
-		want = "object"
-	case reflect.Slice:
-		want = "array"
-	}
-	return fmt.Errorf("%s is a JSON %s, want %s", name, e.Value, want)
-}
+func (s source) file() jsonfile.File { return jsonfile.File{Name: s.name, Text: s.text} }
 
 // lines calls each with the begin and end of every line that is not blank.
 func (s source) lines(each func(begin, end int) error) error {

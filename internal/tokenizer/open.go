@@ -3,10 +3,10 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 // The names of tokenizer files in a model's directory.
@@ -24,22 +24,19 @@ var ErrNotFound = fmt.Errorf("tokenizer: neither %s nor %s here: %w", jsonName, 
 
 // Open reads the tokenizer of a model directory: its tokenizer.json, or
 // without one its vocab.json, merges.txt and, as far as they are there,
-// added_tokens.json and tokenizer_config.json.
+// added_tokens.json and tokenizer_config.json. Errors name files as infile.Name
+// does.
 func Open(fsys fs.FS) (*Tokenizer, error) {
-	data, err := readFile(fsys, jsonName, maxFile)
+	file, err := readFile(fsys, jsonName)
 	if err == nil {
-		t, err := parseJSON(data)
-		if err != nil {
-			return nil, fmt.Errorf("tokenizer: %s: %w", jsonName, err)
-		}
-		return t, nil
+		return parse(file)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	var files [4][]byte
+	var files [4]jsonfile.File
 	for i, name := range []string{vocabName, mergesName, addedName, configName} {
-		files[i], err = readFile(fsys, name, maxFile)
+		files[i], err = readFile(fsys, name)
 		switch {
 		case err == nil, i >= 2 && errors.Is(err, fs.ErrNotExist):
 		case name == vocabName && errors.Is(err, fs.ErrNotExist):
@@ -48,38 +45,27 @@ func Open(fsys fs.FS) (*Tokenizer, error) {
 			return nil, fmt.Errorf("tokenizer: %w", err)
 		}
 	}
-	return ParseVocabMerges(files[0], files[1], files[2], files[3])
-}
-
-// OpenFile reads one tokenizer.json, whatever its name.
-func OpenFile(path string) (*Tokenizer, error) {
-	data, err := readFile(os.DirFS(filepath.Dir(path)), filepath.Base(path), maxFile)
+	t, err := parseVocabMerges(files[0], files[1], files[2], files[3])
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: in %s: %w", filepath.Dir(path), err)
-	}
-	t, err := parseJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
+		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	return t, nil
 }
 
-// maxFile is the size in bytes of the largest file to read: several times the
-// largest published tokenizer.json.
-const maxFile = 1 << 27
+// OpenFile reads one tokenizer.json, whatever its name.
+func OpenFile(path string) (*Tokenizer, error) {
+	data, err := infile.Read(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return parse(jsonfile.File{Name: path, Text: data})
+}
 
-func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: more than %d bytes", name, limit)
-	}
-	return data, nil
+// maxFile is several times the largest published tokenizer.json.
+var maxFile = infile.Limit{Bytes: 128 << 20, What: "a tokenizer's file"}
+
+// readFile returns the named file, with no text where there is an error.
+func readFile(fsys fs.FS, name string) (jsonfile.File, error) {
+	data, err := infile.ReadFS(fsys, name, maxFile)
+	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
 }

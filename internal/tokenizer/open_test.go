@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
 )
 
 // vocabMergesForm turns a tokenizer.json into the files of the older form.
@@ -96,16 +98,19 @@ func TestVocabMergesErrors(t *testing.T) {
 		want string
 	}{
 		{"no merges", func(f fstest.MapFS) { delete(f, mergesName) }, "merges.txt: file does not exist"},
-		{"empty vocab", func(f fstest.MapFS) { f[vocabName].Data = nil }, "vocab.json: want an object of token: id: EOF"},
-		{"vocab of another kind", func(f fstest.MapFS) { f[vocabName].Data = []byte(`["a"]`) }, `vocab.json: want an object of token: id, got ["a"]`},
-		{"vocab cut off", func(f fstest.MapFS) { f[vocabName].Data = f[vocabName].Data[:1000] }, "vocab.json: "},
-		{"more behind vocab", func(f fstest.MapFS) { f[vocabName].Data = append(f[vocabName].Data, "{}"...) }, "vocab.json: more data behind the object"},
-		{"vocab not UTF-8", func(f fstest.MapFS) { f[vocabName].Data = []byte("{\"\xff\": 1}") }, "vocab.json: not valid UTF-8"},
-		{"merges not UTF-8", func(f fstest.MapFS) { f[mergesName].Data = []byte("\xff a") }, "merges.txt: not valid UTF-8"},
-		{"one token", func(f fstest.MapFS) { f[mergesName].Data = []byte("#version: 0.2\n\na\n") }, `merges.txt: line 3: "a" is not two tokens with a space between them`},
-		{"three tokens", func(f fstest.MapFS) { f[mergesName].Data = []byte("a b c") }, `merges.txt: line 1: "a b c" is not two`},
+		{"empty vocab", func(f fstest.MapFS) { f[vocabName].Data = nil }, "vocab.json:1:1: is empty"},
+		{"vocab of another kind", func(f fstest.MapFS) { f[vocabName].Data = []byte(`["a"]`) }, `vocab.json: want an object of token: id`},
+		{"vocab cut off", func(f fstest.MapFS) { f[vocabName].Data = f[vocabName].Data[:1000] }, "vocab.json:1:"},
+		{"more behind vocab", func(f fstest.MapFS) { f[vocabName].Data = append(f[vocabName].Data, "{}"...) }, "follows the end of the value"},
+		{"vocab not UTF-8", func(f fstest.MapFS) { f[vocabName].Data = []byte("{\"\xff\": 1}") }, "vocab.json:1:3: byte 0xff is not valid UTF-8"},
+		{"merges not UTF-8", func(f fstest.MapFS) { f[mergesName].Data = []byte("\xff a") }, "merges.txt:1:1: byte 0xff is not valid UTF-8"},
+		{"one token", func(f fstest.MapFS) { f[mergesName].Data = []byte("#version: 0.2\n\na\n") }, `merges.txt:3:1: "a" is not two tokens with a space between them`},
+		{"three tokens", func(f fstest.MapFS) { f[mergesName].Data = []byte("a b c") }, `merges.txt:1:1: "a b c" is not two`},
 		{"unknown merge", func(f fstest.MapFS) { f[mergesName].Data = []byte("q q") }, `merges.txt: merge 0 ("q" with "q"): no token "qq" in the vocabulary`},
-		{"config not JSON", func(f fstest.MapFS) { f[configName].Data = []byte(`{`) }, "tokenizer_config.json: unexpected end of JSON input"},
+		{"config not JSON", func(f fstest.MapFS) { f[configName].Data = []byte(`{`) }, "tokenizer_config.json:1:2: ends in the middle of a value"},
+		{"config of another type", func(f fstest.MapFS) { f[configName].Data = []byte("{\n\"tokenizer_class\": 7}") },
+			"tokenizer_config.json:2:20: tokenizer_class is 7, want a string"},
+		{"vocab id", func(f fstest.MapFS) { f[vocabName].Data = []byte(`{"a": "b"}`) }, `vocab.json: the id of token "a" is not a whole number`},
 		{"class", func(f fstest.MapFS) { f[configName].Data = []byte(`{"tokenizer_class": "T5Tokenizer"}`) },
 			`tokenizer_config.json: tokenizer_class "T5Tokenizer" is not supported: want one of DreamTokenizer, GPT2Tokenizer, GPT2TokenizerFast, Qwen2Tokenizer, Qwen2TokenizerFast`},
 		{"prefix space", func(f fstest.MapFS) {
@@ -122,7 +127,7 @@ func TestVocabMergesErrors(t *testing.T) {
 			`added_tokens.json: token "<a>" is not in added_tokens_decoder of tokenizer_config.json`},
 		{"added with another id", func(f fstest.MapFS) { f[addedName].Data = []byte(`{"<|mask|>": 9999}`) },
 			`added_tokens.json: token "<|mask|>" has id 9999, in tokenizer_config.json it has 3259`},
-		{"added not UTF-8", func(f fstest.MapFS) { f[addedName].Data = []byte("\xff") }, "added_tokens.json: not valid UTF-8"},
+		{"added not UTF-8", func(f fstest.MapFS) { f[addedName].Data = []byte("\xff") }, "added_tokens.json:1:1: byte 0xff is not valid UTF-8"},
 		{"added not JSON", func(f fstest.MapFS) { f[addedName].Data = []byte("7") }, "added_tokens.json: want an object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,18 +175,25 @@ func TestOpen(t *testing.T) {
 			t.Errorf("error %v, want fs.ErrPermission", err)
 		}
 	}
-	if _, err := Open(fstest.MapFS{jsonName: {Mode: fs.ModeDir}}); err == nil || !strings.HasPrefix(err.Error(), "tokenizer: read tokenizer.json: ") {
-		t.Errorf("error %v, want one of reading a directory", err)
+	if _, err := Open(fstest.MapFS{jsonName: {Mode: fs.ModeDir}}); err == nil || !strings.HasPrefix(err.Error(), "tokenizer: tokenizer.json is a directory, want") {
+		t.Errorf("error %v, want one of a directory", err)
 	}
 }
 
-func TestReadFileLimit(t *testing.T) {
-	files := fstest.MapFS{"f": {Data: make([]byte, 1000)}}
-	if data, err := readFile(files, "f", 1000); len(data) != 1000 || err != nil {
-		t.Errorf("%d bytes, %v, want 1000", len(data), err)
+func TestFileLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), jsonName)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := readFile(files, "f", 999); err == nil || err.Error() != "read f: more than 999 bytes" {
-		t.Errorf("error %v", err)
+	if err := os.Truncate(path, 5<<30); err != nil { // sparse
+		t.Fatal(err)
+	}
+	want := "tokenizer: " + path + " is 5 GiB, more than the 128 MiB that a tokenizer's file may have"
+	if _, err := OpenFile(path); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := Open(infile.Dir(filepath.Dir(path))); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
@@ -194,7 +206,7 @@ func TestOpenFile(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(path); err == nil || err.Error() != "tokenizer: "+path+": unexpected end of JSON input" {
+	if _, err := OpenFile(path); err == nil || err.Error() != "tokenizer: "+path+":1:1: is empty, want JSON" {
 		t.Errorf("error %v", err)
 	}
 }

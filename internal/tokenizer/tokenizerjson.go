@@ -2,12 +2,13 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 // ParseJSON reads a tokenizer.json of HuggingFace tokenizers. Beside a
@@ -18,9 +19,18 @@ import (
 // text are accepted and have nothing to do here, and so have truncation and
 // padding.
 func ParseJSON(data []byte) (*Tokenizer, error) {
-	t, err := parseJSON(data)
-	if err != nil {
+	return parse(jsonfile.File{Name: jsonName, Text: data})
+}
+
+// parse is ParseJSON of a file.
+func parse(file jsonfile.File) (*Tokenizer, error) {
+	var j tokenizerJSON
+	if err := file.Unmarshal(&j); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	t, err := j.tokenizer()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %s: %w", file.Name, err)
 	}
 	return t, nil
 }
@@ -102,11 +112,7 @@ type jsonModel struct {
 	// none: setVocabulary asks for all 256 bytes.
 }
 
-func parseJSON(data []byte) (*Tokenizer, error) {
-	var f tokenizerJSON
-	if err := unmarshal(data, &f); err != nil {
-		return nil, err
-	}
+func (f *tokenizerJSON) tokenizer() (*Tokenizer, error) {
 	if f.Model == nil {
 		return nil, errors.New("model is missing")
 	}
@@ -303,16 +309,12 @@ func checkPostProcessor(c *component) error {
 	return nil
 }
 
-// parseVocab reads a JSON object of token: id. It goes key by key, as a map
-// would hide a token given twice.
+// parseVocab reads a JSON object of token: id, whose syntax has been checked. It goes
+// key by key, as a map would hide a token given twice.
 func parseVocab(data []byte) ([]entry, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
-	open, err := d.Token()
-	if err != nil {
-		return nil, fmt.Errorf("want an object of token: id: %w", err)
-	}
-	if open != json.Delim('{') {
-		return nil, fmt.Errorf("want an object of token: id, got %.20s", data)
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, fmt.Errorf("want an object of token: id, got %.20s", cmp.Or(string(data), "nothing"))
 	}
 	var entries []entry
 	for d.More() {
@@ -322,15 +324,9 @@ func parseVocab(data []byte) ([]entry, error) {
 		}
 		e := entry{content: content.(string)} // the key of an object
 		if err := d.Decode(&e.id); err != nil {
-			return nil, fmt.Errorf("id of token %q: %w", e.content, err)
+			return nil, fmt.Errorf("the id of token %q is not a whole number", e.content)
 		}
 		entries = append(entries, e)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("more data behind the object")
 	}
 	return entries, nil
 }
@@ -338,11 +334,12 @@ func parseVocab(data []byte) ([]entry, error) {
 // parseMerges reads a JSON array of merges, all of them "a b" or, since
 // version 0.20 of HuggingFace tokenizers, all ["a", "b"].
 func parseMerges(data []byte) ([][2]string, error) {
+	errKind := errors.New(`want an array of merges, all "a b" or all ["a", "b"]`)
 	inner := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
 	if bytes.HasPrefix(inner, []byte("[")) {
 		var pairs [][]string
 		if err := json.Unmarshal(data, &pairs); err != nil {
-			return nil, err
+			return nil, errKind
 		}
 		merges := make([][2]string, len(pairs))
 		for i, p := range pairs {
@@ -355,7 +352,7 @@ func parseMerges(data []byte) ([][2]string, error) {
 	}
 	var lines []string
 	if err := json.Unmarshal(data, &lines); err != nil {
-		return nil, fmt.Errorf("want an array of merges: %w", err)
+		return nil, errKind
 	}
 	merges := make([][2]string, len(lines))
 	for i, line := range lines {
@@ -374,13 +371,4 @@ func parseMerge(line string) ([2]string, error) {
 		return [2]string{}, fmt.Errorf("%q is not two tokens with a space between them", line)
 	}
 	return [2]string{left, right}, nil
-}
-
-// unmarshal is json.Unmarshal, which would put U+FFFD in place of bytes that
-// are not UTF-8.
-func unmarshal(data []byte, v any) error {
-	if !utf8.Valid(data) {
-		return errors.New("not valid UTF-8")
-	}
-	return json.Unmarshal(data, v)
 }

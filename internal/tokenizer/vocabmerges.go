@@ -3,13 +3,14 @@ package tokenizer
 import (
 	"bytes"
 	"cmp"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 // tokenizerClasses is what the classes of transformers do that a model with
@@ -33,75 +34,77 @@ type tokenizerConfig struct {
 	AddedTokens    map[string]jsonAddedToken `json:"added_tokens_decoder"` // by id
 }
 
-// ParseVocabMerges reads the contents of vocab.json, merges.txt,
-// added_tokens.json and tokenizer_config.json; the last two may be nil. The
+// parseVocabMerges reads vocab.json, merges.txt, added_tokens.json and
+// tokenizer_config.json; the text of the last two may be nil. The
 // tokenizer_class of the last stands for the normalizer and the pre-tokenizer,
 // and its added_tokens_decoder describes the added tokens; those of added must
 // then be among them. Without a tokenizer_config.json the class is Dream's, and
 // without descriptions every token of added is special but those that are not in
 // Dream's own description.
-func ParseVocabMerges(vocab, merges, added, config []byte) (*Tokenizer, error) {
-	t, err := parseVocabMerges(vocab, merges, added, config)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	return t, nil
-}
-
-func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile []byte) (*Tokenizer, error) {
+func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile jsonfile.File) (*Tokenizer, error) {
 	config := tokenizerConfig{Class: "DreamTokenizer"}
-	if configFile != nil {
+	if configFile.Text != nil {
 		config.Class = ""
-		if err := unmarshal(configFile, &config); err != nil {
-			return nil, fmt.Errorf("%s: %w", configName, err)
+		if err := configFile.Unmarshal(&config); err != nil {
+			return nil, err
 		}
 	}
 	class, ok := tokenizerClasses[config.Class]
 	if !ok {
-		return nil, fmt.Errorf("%s: tokenizer_class %q is not supported: want one of %s", configName, config.Class,
+		return nil, fmt.Errorf("%s: tokenizer_class %q is not supported: want one of %s", configFile.Name, config.Class,
 			strings.Join(slices.Sorted(maps.Keys(tokenizerClasses)), ", "))
 	}
 	if config.AddPrefixSpace {
-		return nil, fmt.Errorf("%s: add_prefix_space true is not supported: want false", configName)
+		return nil, fmt.Errorf("%s: add_prefix_space true is not supported: want false", configFile.Name)
 	}
 	added, err := addedOfConfig(config.AddedTokens)
 	if err != nil {
-		return nil, fmt.Errorf("%s: added_tokens_decoder: %w", configName, err)
+		return nil, fmt.Errorf("%s: added_tokens_decoder: %w", configFile.Name, err)
 	}
-	switch {
-	case addedFile == nil:
-	case len(added) == 0:
-		if added, err = addedOfFile(addedFile); err != nil {
-			return nil, fmt.Errorf("%s: %w", addedName, err)
+	if addedFile.Text != nil {
+		entries, err := openVocab(addedFile)
+		if err != nil {
+			return nil, err
 		}
-	default:
-		if err := checkAddedFile(addedFile, added); err != nil {
-			return nil, fmt.Errorf("%s: %w", addedName, err)
+		if len(added) == 0 {
+			added = addedOfFile(entries)
+		} else if err := checkAddedFile(entries, added); err != nil {
+			return nil, fmt.Errorf("%s: %w", addedFile.Name, err)
 		}
 	}
 
 	t := newTokenizer(class.normalize, pretokenizer{scanners[class.pattern]})
-	if !utf8.Valid(vocabFile) {
-		return nil, fmt.Errorf("%s: not valid UTF-8", vocabName)
-	}
-	vocab, err := parseVocab(vocabFile)
+	vocab, err := openVocab(vocabFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", vocabName, err)
+		return nil, err
 	}
 	if err := t.setVocabulary(vocab); err != nil {
-		return nil, fmt.Errorf("%s: %w", vocabName, err)
+		return nil, fmt.Errorf("%s: %w", vocabFile.Name, err)
 	}
 	merges, err := parseMergesText(mergesFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", mergesName, err)
+		return nil, err
 	}
 	if err := t.setMerges(merges); err != nil {
-		return nil, fmt.Errorf("%s: %w", mergesName, err)
+		return nil, fmt.Errorf("%s: %w", mergesFile.Name, err)
 	}
 	if err := t.setAdded(added); err != nil {
 		return nil, fmt.Errorf("added tokens: %w", err)
 	}
 	return t, nil
+}
+
+// openVocab reads a file that is an object of token: id.
+func openVocab(file jsonfile.File) ([]entry, error) {
+	var object json.RawMessage
+	if err := file.Unmarshal(&object); err != nil {
+		return nil, err
+	}
+	entries, err := parseVocab(object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Name, err)
+	}
+	return entries, nil
 }
 
 // addedOfConfig returns the tokens of added_tokens_decoder by ascending id.
@@ -128,30 +131,16 @@ var notSpecial = []string{
 }
 
 // addedOfFile returns the tokens of added_tokens.json by ascending id.
-func addedOfFile(data []byte) ([]addedToken, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("not valid UTF-8")
-	}
-	entries, err := parseVocab(data)
-	if err != nil {
-		return nil, err
-	}
+func addedOfFile(entries []entry) []addedToken {
 	var added []addedToken
 	for _, e := range entries {
 		added = append(added, jsonAddedToken{ID: e.id, Content: e.content, Special: !slices.Contains(notSpecial, e.content)}.token())
 	}
 	slices.SortFunc(added, func(a, b addedToken) int { return cmp.Compare(a.id, b.id) })
-	return added, nil
+	return added
 }
 
-func checkAddedFile(data []byte, added []addedToken) error {
-	if !utf8.Valid(data) {
-		return errors.New("not valid UTF-8")
-	}
-	entries, err := parseVocab(data)
-	if err != nil {
-		return err
-	}
+func checkAddedFile(entries []entry, added []addedToken) error {
 	ids := make(map[string]int64, len(added))
 	for _, a := range added {
 		ids[a.content] = a.id
@@ -170,23 +159,22 @@ func checkAddedFile(data []byte, added []addedToken) error {
 
 // parseMergesText reads a merges.txt: a merge on every line, the first of
 // which may be a comment with the version.
-func parseMergesText(data []byte) ([][2]string, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("not valid UTF-8")
+func parseMergesText(file jsonfile.File) ([][2]string, error) {
+	if err := file.CheckUTF8(); err != nil {
+		return nil, err
 	}
 	var merges [][2]string
-	number := 0
-	for line := range bytes.Lines(data) {
+	at, number := 0, 0
+	for line := range bytes.Lines(file.Text) {
 		number++
-		text := strings.TrimRight(string(line), "\r\n")
-		if text == "" || number == 1 && strings.HasPrefix(text, "#version") {
-			continue
+		if text := strings.TrimRight(string(line), "\r\n"); text != "" && !(number == 1 && strings.HasPrefix(text, "#version")) {
+			m, err := parseMerge(text)
+			if err != nil {
+				return nil, file.Errorf(at, "%w", err)
+			}
+			merges = append(merges, m)
 		}
-		m, err := parseMerge(text)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
-		merges = append(merges, m)
+		at += len(line)
 	}
 	return merges, nil
 }
