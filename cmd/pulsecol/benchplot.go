@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pulsecol/pulsecol/internal/chart"
+	"github.com/pulsecol/pulsecol/internal/infile"
 )
 
 type benchPlotCmd struct {
@@ -76,7 +77,7 @@ func (c *benchPlotCmd) Run(std stdio) error {
 
 // readRows reads a JSON object a line.
 func readRows[T any](name string) ([]T, error) {
-	f, err := os.Open(name)
+	f, _, err := infile.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
@@ -158,7 +159,7 @@ func (f *modelFlag) openRandom() (*openModel, error) {
 		if kind, err = modelType(name); err != nil {
 			return nil, err
 		}
-		if config, err = os.ReadFile(filepath.Join(name, "config.json")); err != nil {
+		if config, err = infile.Read(filepath.Join(name, "config.json"), infile.Configuration); err != nil {
 			return nil, err
 		}
 	case f.RandomWeights:
@@ -226,17 +227,15 @@ func modelType(dir string) (string, error) {
 		return "", usagef("--model is empty")
 	}
 	path := filepath.Join(dir, "config.json")
-	text, err := os.ReadFile(path)
+	text, err := infile.Read(path, infile.Configuration)
 	if err != nil {
 		return "", err
 	}
 	var c struct {
 		ModelType string `json:"model_type"`
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return c.ModelType, nil
+	_, err = jsonfile.File{Name: path, Text: text}.Object(&c)
+	return c.ModelType, err
 }
 
 // tokenizer opens the model's tokenizer alone. The error wraps
@@ -252,11 +251,11 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 	if *f.Model == "" {
 		return nil, usagef("--model is empty")
 	}
-	t, err := tokenizer.Open(os.DirFS(*f.Model))
-	if err != nil {
+	t, err := tokenizer.Open(infile.Dir(*f.Model))
+	if errors.Is(err, tokenizer.ErrNotFound) { // the one error that names no file
 		return nil, fmt.Errorf("%s: %w", *f.Model, err)
 	}
-	return t, nil
+	return t, err
 }
 
 // weights opens the model's checkpoint alone, which it must have.

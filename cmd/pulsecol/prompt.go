@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
+	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
@@ -118,16 +118,21 @@ func (f *promptFlags) validate(m *openModel) error {
 	return nil
 }
 
+// maxPrompt is several times the text of the longest context.
+var maxPrompt = infile.Limit{Bytes: 16 << 20, What: "a prompt"}
+
 // text returns the text of the prompt, and whether it is the small model's own.
 func (f *promptFlags) text(in io.Reader) (text string, own bool, err error) {
 	var data []byte
 	switch {
 	case f.PromptFile != nil:
-		data, err = os.ReadFile(*f.PromptFile)
+		if data, err = infile.Read(*f.PromptFile, maxPrompt); err != nil {
+			err = fmt.Errorf("--prompt-file: %w", err)
+		}
 	case f.Prompt == nil:
 		return tinymodel.Question, true, nil
 	case *f.Prompt == "-":
-		data, err = io.ReadAll(in)
+		data, err = infile.ReadAll(in, "the standard input", maxPrompt)
 	default:
 		return *f.Prompt, false, nil
 	}

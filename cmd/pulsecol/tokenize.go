@@ -8,6 +8,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
@@ -45,11 +46,11 @@ func (c *tokenizeCmd) Run(std stdio) error {
 	}
 	in, out := bufio.NewReader(std.in), bufio.NewWriter(std.out)
 	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
-		if len(line) == 0 && err == io.EOF {
+		line, err := infile.ReadLine(in, fmt.Sprintf("line %d", n), maxLine)
+		if err == io.EOF {
 			return out.Flush()
 		}
-		if err != nil && err != io.EOF {
+		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
 		result, err := convert(t, line)
@@ -66,6 +67,9 @@ func (c *tokenizeCmd) Run(std stdio) error {
 		}
 	}
 }
+
+// maxLine is a prompt as a JSON string, every character of it escaped.
+var maxLine = infile.Limit{Bytes: 6 * maxPrompt.Bytes, What: "a line"}
 
 func (c *tokenizeCmd) open() (*tokenizer.Tokenizer, error) {
 	switch {

@@ -21,6 +21,10 @@ type Limit struct {
 	What  string // that the file holds, with an article: "a prompt"
 }
 
+// Configuration is the limit of a model's config.json and generation_config.json, which
+// have a few kilobytes.
+var Configuration = Limit{1 << 20, "a configuration"}
+
 // Errors that callers may test for with errors.Is.
 var (
 	// ErrNotRegular: the file is a directory, a named pipe, a socket or a device.

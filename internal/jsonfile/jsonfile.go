@@ -119,6 +119,36 @@ func (f File) Object(v any) (map[string]int, error) {
 	return places, nil
 }
 
+// Strings returns the members of the object at an offset of the text, whose syntax
+// has been checked. All must be strings, under names that come once. what names the
+// object in errors.
+func (f File) Strings(offset int, what string) (map[string]string, error) {
+	dec := json.NewDecoder(bytes.NewReader(f.Text[offset:]))
+	dec.UseNumber()
+	if token, _ := dec.Token(); token != json.Delim('{') {
+		_, got := valueBefore(f.Text[offset:], 1)
+		return nil, f.Errorf(offset, "%s is %s, want an object", what, got)
+	}
+	members := map[string]string{}
+	for dec.More() {
+		at := skip(f.Text, offset+int(dec.InputOffset()))
+		token, _ := dec.Token()
+		name := token.(string)
+		if _, ok := members[name]; ok {
+			return nil, f.Errorf(at, "%s: %q comes twice", what, name)
+		}
+		at = skip(f.Text, offset+int(dec.InputOffset()))
+		token, _ = dec.Token()
+		value, ok := token.(string)
+		if !ok {
+			_, got := valueBefore(f.Text[at:], 1)
+			return nil, f.Errorf(at, "%s: %q is %s, want a string", what, name, got)
+		}
+		members[name] = value
+	}
+	return members, nil
+}
+
 // member decodes a member's value into a field.
 func (f File) member(name string, begin, end int, field reflect.Value) error {
 	part := f.Text[begin:end]
@@ -192,9 +222,7 @@ func valueBefore(text []byte, offset int) (begin int, value string) {
 		if end < offset {
 			continue
 		}
-		for from < end && strings.IndexByte(" \t\r\n,:", text[from]) >= 0 {
-			from++
-		}
+		from = skip(text, from)
 		switch token {
 		case json.Delim('{'):
 			return from, "an object"
@@ -203,6 +231,14 @@ func valueBefore(text []byte, offset int) (begin int, value string) {
 		}
 		return from, shortened(text[from:end])
 	}
+}
+
+// skip returns where the value or name begins that follows offset at.
+func skip(text []byte, at int) int {
+	for at < len(text) && strings.IndexByte(" \t\r\n,:", text[at]) >= 0 {
+		at++
+	}
+	return at
 }
 
 // shortened bounds the length of a value in an error.

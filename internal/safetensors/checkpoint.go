@@ -1,15 +1,16 @@
 package safetensors
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 // The file names that HuggingFace's libraries write and look for.
@@ -38,16 +39,16 @@ func OpenDir(dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, IndexFile)
-	text, err := os.ReadFile(path)
+	text, err := infile.Read(path, maxIndex)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("safetensors: %s has neither %s nor %s: %w", dir, SingleFile, IndexFile, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	weightMap, err := parseIndex(text)
+	weightMap, err := parseIndex(jsonfile.File{Name: path, Text: text})
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+		return nil, fmt.Errorf("safetensors: %w", err)
 	}
 	return openShards(dir, weightMap)
 }
@@ -64,25 +65,23 @@ func openSingle(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
+// maxIndex is several times the index of the largest published checkpoint.
+var maxIndex = infile.Limit{Bytes: 64 << 20, What: "an index"}
+
 // parseIndex returns the weight_map of an index: the shard of each tensor.
-func parseIndex(text []byte) (map[string]string, error) {
-	var weightMap map[string]string
-	err := decodeObject(text, func(name string, dec *json.Decoder) (err error) {
-		if name != "weight_map" {
-			return skip(dec)
-		}
-		if weightMap, err = decodeStrings(dec); err != nil {
-			return fmt.Errorf("weight_map: %w", err)
-		}
-		return nil
-	})
+func parseIndex(file jsonfile.File) (map[string]string, error) {
+	var index struct {
+		WeightMap any `json:"weight_map"`
+	}
+	places, err := file.Object(&index)
 	if err != nil {
 		return nil, err
 	}
-	if weightMap == nil {
-		return nil, errors.New("weight_map is missing")
+	at, ok := places["weight_map"]
+	if !ok {
+		return nil, fmt.Errorf("%s: weight_map is missing", file.Name)
 	}
-	return weightMap, nil
+	return file.Strings(at, "weight_map")
 }
 
 func openShards(dir string, weightMap map[string]string) (*Checkpoint, error) {

@@ -136,17 +136,19 @@ func TestOpenDirBroken(t *testing.T) {
 		name, file, text, says string
 	}{
 		{"bad single file", safetensors.SingleFile, "short", "model.safetensors: 5 bytes are too few"},
-		{"index not JSON", safetensors.IndexFile, "{", "index.json: unexpected end of JSON"},
-		{"index is a list", safetensors.IndexFile, "[]", "index.json: got [, want an object"},
-		{"empty index", safetensors.IndexFile, "", "index.json: unexpected end of JSON"},
+		{"index not JSON", safetensors.IndexFile, "{", "index.json:1:2: ends in the middle of a value"},
+		{"index is a list", safetensors.IndexFile, "[]", "index.json:1:1: the file is an array, want an object"},
+		{"empty index", safetensors.IndexFile, "", "index.json:1:1: is empty, want JSON"},
+		{"map is null", safetensors.IndexFile, `{"weight_map":null}`, "index.json:1:15: weight_map is null, want an object"},
+		{"more behind the index", safetensors.IndexFile, `{"weight_map":{}}}`, "index.json:1:18: '}' follows the end of the value"},
 		{"no map", safetensors.IndexFile, `{"metadata":{}}`, "index.json: weight_map is missing"},
-		{"map is a list", safetensors.IndexFile, `{"weight_map":[]}`, "weight_map: got [, want an object"},
-		{"shard is a number", safetensors.IndexFile, `{"weight_map":{"a":1}}`, `weight_map: "a": json: cannot unmarshal number`},
-		{"shard is null", safetensors.IndexFile, `{"weight_map":{"a":null}}`, `weight_map: "a" is null, want a string`},
-		{"tensor twice", safetensors.IndexFile, `{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}`, `weight_map: "a" comes twice`},
+		{"map is a list", safetensors.IndexFile, `{"weight_map":[]}`, "index.json:1:15: weight_map is an array, want an object"},
+		{"shard is a number", safetensors.IndexFile, `{"weight_map":{"a":1}}`, `index.json:1:20: weight_map: "a" is 1, want a string`},
+		{"shard is null", safetensors.IndexFile, `{"weight_map":{"a":null}}`, `index.json:1:20: weight_map: "a" is null, want a string`},
+		{"tensor twice", safetensors.IndexFile, `{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}`, `index.json:1:36: weight_map: "a" comes twice`},
 		{"shard missing", safetensors.IndexFile, `{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}`, "index.json: lists shard 2.safetensors, which is missing"},
 		{"tensor missing", safetensors.IndexFile, `{"weight_map":{"a":"1.safetensors","z":"1.safetensors"}}`, `index.json: lists tensor "z" in 1.safetensors, which lacks it`},
-		{"shard is a folder", safetensors.IndexFile, `{"weight_map":{"a":"."}}`, "not a regular file"},
+		{"shard is a folder", safetensors.IndexFile, `{"weight_map":{"a":"."}}`, "is a directory, want a regular file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := shards(t, map[string][]string{"1.safetensors": {"a"}})

@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
 )
 
 // File is one open safetensors file.
@@ -121,10 +123,9 @@ func (f *File) Close() error {
 	return nil
 }
 
-// openRegular opens the file at path and returns its size. Pipes and devices have
-// none, and directories cannot be read.
+// openRegular opens the file at path and returns its size.
 func openRegular(path string) (*os.File, int, error) {
-	f, err := os.Open(path)
+	f, size, err := infile.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -132,13 +133,13 @@ func openRegular(path string) (*os.File, int, error) {
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = fmt.Errorf("%s: not a regular file", path)
-	case info.Size() > math.MaxInt:
-		err = fmt.Errorf("%s: %d bytes are more than this platform addresses", path, info.Size())
+		err = fmt.Errorf("%s is a stream, want a regular file", path)
+	case size > math.MaxInt:
+		err = fmt.Errorf("%s: %d bytes are more than this platform addresses", path, size)
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, 0, err
 	}
-	return f, int(info.Size()), nil
+	return f, int(size), nil
 }

@@ -136,7 +136,7 @@ var malformed = []struct {
 	{"tensor twice, escaped", `"x" comes twice`, file(`{"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0078":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1)},
 	{"field twice", `tensor "x": "shape" comes twice`, file(`{"x":{"dtype":"U8","shape":[0],"shape":[1],"data_offsets":[0,1]}}`, 1)},
 	{"metadata twice", `"__metadata__" comes twice`, file(`{"__metadata__":{},"__metadata__":{}}`, 0)},
-	{"metadata number", `__metadata__: "k": json: cannot unmarshal number`, file(`{"__metadata__":{"k":1}}`, 0)},
+	{"metadata number", `__metadata__: "k": JSON number, want string`, file(`{"__metadata__":{"k":1}}`, 0)},
 	{"metadata null value", `__metadata__: "k" is null`, file(`{"__metadata__":{"k":null}}`, 0)},
 	{"metadata null", `__metadata__: got <nil>, want an object`, file(`{"__metadata__":null}`, 0)},
 
@@ -146,6 +146,8 @@ var malformed = []struct {
 	{"unknown dtype", `tensor "x": dtype "F7" is none of`, file(`{"x":{"dtype":"F7","shape":[1],"data_offsets":[0,1]}}`, 1)},
 	{"lower-case dtype", `tensor "x": dtype "u8" is none of`, file(`{"x":{"dtype":"u8","shape":[1],"data_offsets":[0,1]}}`, 1)},
 	{"upper-case field", `tensor "x": dtype ""`, file(`{"x":{"DTYPE":"U8","shape":[1],"data_offsets":[0,1]}}`, 1)},
+	{"dtype of another type", `tensor "x": dtype: JSON number, want string`, file(`{"x":{"dtype":8,"shape":[1],"data_offsets":[0,1]}}`, 1)},
+	{"shape of another type", `tensor "x": shape: JSON string, want array`, file(`{"x":{"dtype":"U8","shape":"1","data_offsets":[0,1]}}`, 1)},
 	{"no shape", `tensor "x": shape is missing`, file(`{"x":{"dtype":"U8","data_offsets":[0,1]}}`, 1)},
 	{"null shape", `tensor "x": shape is missing`, file(`{"x":{"dtype":"U8","shape":null,"data_offsets":[0,1]}}`, 1)},
 	{"null dimension", `tensor "x": shape: null is not a whole number`, file(`{"x":{"dtype":"U8","shape":[null],"data_offsets":[0,0]}}`, 0)},
@@ -271,7 +273,7 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := safetensors.Open(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: error %v, want fs.ErrNotExist", err)
 	}
-	if _, err := safetensors.Open(dir); err == nil || !strings.Contains(err.Error(), dir+": not a regular file") {
+	if _, err := safetensors.Open(dir); err == nil || !strings.Contains(err.Error(), dir+" is a directory, want a regular file") {
 		t.Errorf("directory: error %v, want not a regular file", err)
 	}
 	for _, c := range malformed {

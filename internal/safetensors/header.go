@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -196,10 +197,20 @@ func decodeStrings(dec *json.Decoder) (map[string]string, error) {
 }
 
 func decodeField(dec *json.Decoder, field string, v any) error {
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("%s: %w", field, err)
+	err := dec.Decode(v)
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &mismatch):
+		kind, _, _ := strings.Cut(mismatch.Value, " ") // of "number 1.5"
+		want := "string"
+		if _, ok := v.(*[]natural); ok {
+			want = "array"
+		}
+		return fmt.Errorf("%s: JSON %s, want %s", field, kind, want)
 	}
-	return nil
+	return fmt.Errorf("%s: %w", field, err)
 }
 
 func skip(dec *json.Decoder) error {

@@ -1,9 +1,7 @@
 package dream
 
 import (
-	"encoding/json"
-	"fmt"
-
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 )
 
@@ -60,19 +58,19 @@ type configJSON struct {
 
 // parseConfig reads config.json. Everything it asks for that this package does
 // not do is an error naming the field.
-func parseConfig(data []byte) (Config, error) {
+func parseConfig(file jsonfile.File) (Config, error) {
 	j := configJSON{
 		VocabSize: 151936, HiddenSize: 4096, IntermediateSize: 22016, NumHiddenLayers: 32, NumAttentionHeads: 32,
 		HiddenAct: "silu", MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6, RopeTheta: 10000,
 	}
-	if err := json.Unmarshal(data, &j); err != nil {
-		return Config{}, fmt.Errorf("%w: %v", diffusion.ErrConfig, err)
+	v, err := diffusion.DecodeConfig(file, &j)
+	if err != nil {
+		return Config{}, err
 	}
-	return j.config()
+	return j.config(v)
 }
 
-func (j *configJSON) config() (Config, error) {
-	var v diffusion.ConfigChecker
+func (j *configJSON) config(v *diffusion.ConfigChecker) (Config, error) {
 	v.Unsupported(j.ModelType != "Dream", "model_type", j.ModelType, "Dream")
 	v.Unsupported(j.HiddenAct != "silu", "hidden_act", j.HiddenAct, "silu")
 	v.Unsupported(j.RopeScaling != nil, "rope_scaling", j.RopeScaling, nil)

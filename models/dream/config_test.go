@@ -6,10 +6,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 func TestPublishedConfig(t *testing.T) {
-	c, err := parseConfig([]byte(published))
+	c, err := parseConfig(file(published))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +26,8 @@ func TestPublishedConfig(t *testing.T) {
 		t.Errorf("%d parameters, want 7615616512", got)
 	}
 }
+
+func file(text string) jsonfile.File { return jsonfile.File{Name: "config.json", Text: []byte(text)} }
 
 // with returns the published config with fields replaced; a nil value removes one.
 func with(t testing.TB, changes map[string]any) []byte {
@@ -42,11 +46,11 @@ func with(t testing.TB, changes map[string]any) []byte {
 }
 
 func TestConfigVariants(t *testing.T) {
-	c, err := parseConfig(with(t, map[string]any{"head_dim": 64, "tie_word_embeddings": true}))
+	c, err := parseConfig(file(string(with(t, map[string]any{"head_dim": 64, "tie_word_embeddings": true}))))
 	if err != nil || c.HeadDim != 64 || !c.TiedHead {
 		t.Errorf("head_dim and tied head: %+v, %v", c, err)
 	}
-	c, err = parseConfig(with(t, map[string]any{"num_key_value_heads": nil}))
+	c, err = parseConfig(file(string(with(t, map[string]any{"num_key_value_heads": nil}))))
 	if err != nil || c.KVHeads != 28 {
 		t.Errorf("without num_key_value_heads: %+v, %v", c, err)
 	}
@@ -61,13 +65,13 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"vocab_size": 1 << 30, "max_position_embeddings": 0, "rope_theta": -1, "rms_norm_eps": 0,
 		"mask_token_id": 152064, "eos_token_id": -1, "pad_token_id": 1 << 20,
 	} {
-		_, err := parseConfig(with(t, map[string]any{field: value}))
+		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
 		}
 	}
 	for _, field := range []string{"mask_token_id", "eos_token_id", "pad_token_id", "model_type"} {
-		_, err := parseConfig(with(t, map[string]any{field: nil}))
+		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("without %s: error %v", field, err)
 		}
@@ -80,7 +84,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"head_dim": "many"}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig(data)
+		c, err := parseConfig(file(string(data)))
 		if err != nil {
 			return
 		}

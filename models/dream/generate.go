@@ -2,11 +2,11 @@ package dream
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 )
 
@@ -56,53 +56,36 @@ type Progress = diffusion.Progress
 type Result = diffusion.Result
 
 // parseGeneration reads the defaults of a generation_config.json.
-func parseGeneration(data []byte) (o GenerateOptions, err error) {
-	if data == nil {
+func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
+	if file.Text == nil {
 		return o, nil
 	}
 	var j struct {
-		MaxNewTokens int      `json:"max_new_tokens"`
-		Steps        int      `json:"steps"`
-		Eps          float64  `json:"eps"`
-		Alg          string   `json:"alg"`
+		MaxNewTokens *int     `json:"max_new_tokens"`
+		Steps        *int     `json:"steps"`
+		Eps          *float64 `json:"eps"`
+		Alg          *string  `json:"alg"`
 		AlgTemp      *float64 `json:"alg_temp"`
-		Temperature  float64  `json:"temperature"`
+		Temperature  *float64 `json:"temperature"`
 		TopP         *float64 `json:"top_p"`
 		TopK         *int     `json:"top_k"`
 	}
-	if err := json.Unmarshal(data, &j); err != nil {
-		return o, fmt.Errorf("generation_config.json: %v", err)
-	}
-	switch {
-	case j.MaxNewTokens < 0:
-		err = fmt.Errorf("max_new_tokens is %d, want at least 1", j.MaxNewTokens)
-	case j.Steps < 0:
-		err = fmt.Errorf("steps is %d, want at least 1", j.Steps)
-	case j.Eps < 0 || j.Eps >= 1:
-		err = fmt.Errorf("eps is %v, want a number between 0 and 1", j.Eps)
-	case j.Temperature < 0:
-		err = fmt.Errorf("temperature is %v, want at least 0", j.Temperature)
-	case j.AlgTemp != nil && *j.AlgTemp < 0:
-		err = fmt.Errorf("alg_temp is %v, want at least 0", *j.AlgTemp)
-	case j.TopP != nil && !(*j.TopP > 0 && *j.TopP <= 1):
-		err = fmt.Errorf("top_p is %v, want above 0, at most 1", *j.TopP)
-	case j.TopK != nil && *j.TopK < 0:
-		err = fmt.Errorf("top_k is %d, want at least 0", *j.TopK)
-	}
+	v, err := diffusion.DecodeConfig(file, &j)
 	if err != nil {
-		return o, fmt.Errorf("generation_config.json: %w", err)
+		return o, err
 	}
-	o = GenerateOptions{MaxNewTokens: j.MaxNewTokens, Steps: j.Steps, Eps: j.Eps, Alg: j.Alg, Temperature: j.Temperature}
-	if j.AlgTemp != nil {
-		o.AlgTemp = *j.AlgTemp
+	o = GenerateOptions{
+		MaxNewTokens: diffusion.Or(j.MaxNewTokens), Steps: diffusion.Or(j.Steps), Eps: diffusion.Or(j.Eps), Alg: diffusion.Or(j.Alg),
+		AlgTemp: diffusion.Or(j.AlgTemp), Temperature: diffusion.Or(j.Temperature), TopP: diffusion.Or(j.TopP), TopK: diffusion.Or(j.TopK),
 	}
-	if j.TopP != nil {
-		o.TopP = *j.TopP
-	}
-	if j.TopK != nil {
-		o.TopK = *j.TopK
-	}
-	return o, nil
+	v.Check(o.MaxNewTokens >= 0, "max_new_tokens", "is %d, want at least 1", o.MaxNewTokens)
+	v.Check(o.Steps >= 0, "steps", "is %d, want at least 1", o.Steps)
+	v.Check(o.Eps >= 0 && o.Eps < 1, "eps", "is %v, want a number between 0 and 1", o.Eps)
+	v.Check(o.Temperature >= 0, "temperature", "is %v, want at least 0", o.Temperature)
+	v.Check(o.AlgTemp >= 0, "alg_temp", "is %v, want at least 0", o.AlgTemp)
+	v.Check(j.TopP == nil || o.TopP > 0 && o.TopP <= 1, "top_p", "is %v, want above 0, at most 1", o.TopP)
+	v.Check(o.TopK >= 0, "top_k", "is %d, want at least 0", o.TopK)
+	return o, v.Err()
 }
 
 // Options returns o with the defaults filled in. The result is complete: a field

@@ -28,7 +28,7 @@ type Model struct {
 
 // Errors that callers may test for with errors.Is.
 var (
-	ErrConfig      = diffusion.ErrConfig      // config.json is wrong or asks for something unsupported
+	ErrConfig      = diffusion.ErrConfig      // a configuration is wrong or asks for something unsupported
 	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for
 	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
 	ErrClosed      = diffusion.ErrClosed      // the model was closed

@@ -149,7 +149,7 @@ func TestGenerationConfigErrorsNameTheField(t *testing.T) {
 		`{"top_k": -1}`:          "top_k",
 		`{"alg": 3}`:             "alg",
 	} {
-		if _, err := parseGeneration([]byte(text)); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := parseGeneration(file(text)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: error %v does not name %s", text, err, field)
 		}
 	}

@@ -1,10 +1,9 @@
 package llada
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 )
 
@@ -73,21 +72,21 @@ type configJSON struct {
 
 // parseConfig reads config.json. Everything it asks for that this package does
 // not do is an error naming the field.
-func parseConfig(data []byte) (Config, error) {
+func parseConfig(file jsonfile.File) (Config, error) {
 	j := configJSON{
 		DModel: 768, NHeads: 12, NLayers: 12, MLPRatio: 4, ActivationType: "swiglu",
 		BlockType: "sequential", BlockGroupSize: 1, LayerNormType: "default", LayerNormWithAffine: true,
 		RopeTheta: 10000, RMSNormEps: 1e-5, VocabSize: 50257, MaxSequenceLength: 1024,
 		IncludeBias: true, WeightTying: true, EOSTokenID: 50256, PadTokenID: 50256,
 	}
-	if err := json.Unmarshal(data, &j); err != nil {
-		return Config{}, fmt.Errorf("%w: %v", diffusion.ErrConfig, err)
+	v, err := diffusion.DecodeConfig(file, &j)
+	if err != nil {
+		return Config{}, err
 	}
-	return j.config()
+	return j.config(v)
 }
 
-func (j *configJSON) config() (Config, error) {
-	var v diffusion.ConfigChecker
+func (j *configJSON) config(v *diffusion.ConfigChecker) (Config, error) {
 	v.Unsupported(j.ModelType != "llada", "model_type", j.ModelType, "llada")
 	v.Unsupported(j.BlockType != "llama", "block_type", j.BlockType, "llama")
 	v.Unsupported(j.BlockGroupSize != 1, "block_group_size", j.BlockGroupSize, 1)

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
 func TestPublishedConfig(t *testing.T) {
-	c, err := parseConfig([]byte(published))
+	c, err := parseConfig(file(published))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +26,8 @@ func TestPublishedConfig(t *testing.T) {
 		t.Errorf("%d parameters, want 8015581184", got)
 	}
 }
+
+func file(text string) jsonfile.File { return jsonfile.File{Name: "config.json", Text: []byte(text)} }
 
 // with returns the published config with fields replaced; a nil value removes one.
 func with(t testing.TB, changes map[string]any) []byte {
@@ -42,15 +46,15 @@ func with(t testing.TB, changes map[string]any) []byte {
 }
 
 func TestConfigVariants(t *testing.T) {
-	grouped, err := parseConfig(with(t, map[string]any{"n_kv_heads": 8, "weight_tying": true}))
+	grouped, err := parseConfig(file(string(with(t, map[string]any{"n_kv_heads": 8, "weight_tying": true}))))
 	if err != nil || grouped.KVHeads != 8 || !grouped.TiedHead {
 		t.Errorf("grouped queries and tied head: %+v, %v", grouped, err)
 	}
-	single, err := parseConfig(with(t, map[string]any{"n_kv_heads": nil, "multi_query_attention": true}))
+	single, err := parseConfig(file(string(with(t, map[string]any{"n_kv_heads": nil, "multi_query_attention": true}))))
 	if err != nil || single.KVHeads != 1 {
 		t.Errorf("multi-query attention: %+v, %v", single, err)
 	}
-	ratio, err := parseConfig(with(t, map[string]any{"mlp_hidden_size": nil}))
+	ratio, err := parseConfig(file(string(with(t, map[string]any{"mlp_hidden_size": nil}))))
 	if err != nil || ratio.FeedForward != 4*4096 {
 		t.Errorf("mlp_ratio: %+v, %v", ratio, err)
 	}
@@ -67,13 +71,13 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"mlp_hidden_size": 1 << 30, "embedding_size": 0, "max_sequence_length": 0, "rope_theta": 0, "rms_norm_eps": -1e-5,
 		"mask_token_id": 126464, "eos_token_id": -1, "pad_token_id": 1 << 20,
 	} {
-		_, err := parseConfig(with(t, map[string]any{field: value}))
+		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
 		}
 	}
 	for _, field := range []string{"mask_token_id", "block_type", "activation_type", "layer_norm_type", "rope", "include_bias"} {
-		_, err := parseConfig(with(t, map[string]any{field: nil}))
+		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("without %s, whose default is not supported: error %v", field, err)
 		}
@@ -86,7 +90,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"n_layers": "many"}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig(data)
+		c, err := parseConfig(file(string(data)))
 		if err != nil {
 			return
 		}

@@ -2,11 +2,11 @@ package llada
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 )
 
@@ -56,33 +56,30 @@ type Result = diffusion.Result
 
 // parseGeneration reads the defaults of a generation_config.json. LLaDA's own
 // says nothing about sampling; models made for this package do.
-func parseGeneration(data []byte) (o GenerateOptions, err error) {
-	if data == nil {
+func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
+	if file.Text == nil {
 		return o, nil
 	}
 	var j struct {
-		GenLength   int     `json:"gen_length"`
-		BlockLength int     `json:"block_length"`
-		Steps       int     `json:"steps"`
-		Temperature float64 `json:"temperature"`
+		GenLength   *int     `json:"gen_length"`
+		BlockLength *int     `json:"block_length"`
+		Steps       *int     `json:"steps"`
+		Temperature *float64 `json:"temperature"`
 	}
-	if err := json.Unmarshal(data, &j); err != nil {
-		return o, fmt.Errorf("generation_config.json: %v", err)
-	}
-	switch {
-	case j.GenLength < 0:
-		err = fmt.Errorf("gen_length is %d, want at least 1", j.GenLength)
-	case j.BlockLength < 0 || j.BlockLength > 0 && j.GenLength%j.BlockLength != 0:
-		err = fmt.Errorf("block_length is %d, want a divisor of gen_length %d", j.BlockLength, j.GenLength)
-	case j.Steps < 0:
-		err = fmt.Errorf("steps is %d, want at least 1", j.Steps)
-	case j.Temperature < 0:
-		err = fmt.Errorf("temperature is %v, want at least 0", j.Temperature)
-	}
+	v, err := diffusion.DecodeConfig(file, &j)
 	if err != nil {
-		return o, fmt.Errorf("generation_config.json: %w", err)
+		return o, err
 	}
-	return GenerateOptions{GenLength: j.GenLength, BlockLength: j.BlockLength, Steps: j.Steps, Temperature: j.Temperature}, nil
+	o = GenerateOptions{
+		GenLength: diffusion.Or(j.GenLength), BlockLength: diffusion.Or(j.BlockLength), Steps: diffusion.Or(j.Steps),
+		Temperature: diffusion.Or(j.Temperature),
+	}
+	v.Check(o.GenLength >= 0, "gen_length", "is %d, want at least 1", o.GenLength)
+	v.Check(o.BlockLength == 0 || o.BlockLength > 0 && o.GenLength%o.BlockLength == 0,
+		"block_length", "is %d, want a divisor of gen_length %d", o.BlockLength, o.GenLength)
+	v.Check(o.Steps >= 0, "steps", "is %d, want at least 1", o.Steps)
+	v.Check(o.Temperature >= 0, "temperature", "is %v, want at least 0", o.Temperature)
+	return o, v.Err()
 }
 
 // Options returns o with the defaults filled in. The result is complete: a field

@@ -426,7 +426,7 @@ func TestGenerationConfigErrorsNameTheField(t *testing.T) {
 		`{"temperature": -5}`:                   "temperature",
 		`{"steps": "many"}`:                     "steps",
 	} {
-		if _, err := parseGeneration([]byte(text)); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := parseGeneration(file(text)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: error %v does not name %s", text, err, field)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models/internal/diffusion"
 )
 
@@ -22,7 +23,7 @@ func Published() []byte { return []byte(published) }
 // norms are 1. All tensors are windows of one block in host memory, little larger
 // than the largest of them.
 func Random(config []byte, context int, seed uint64) (*Model, error) {
-	c, err := parseConfig(config)
+	c, err := parseConfig(jsonfile.File{Name: "config.json", Text: config})
 	if err == nil && context < 0 {
 		err = fmt.Errorf("%w: a context of %d tokens, want at least 0", ErrRequest, context)
 	}
@@ -34,7 +35,7 @@ func Random(config []byte, context int, seed uint64) (*Model, error) {
 	}
 	m := &Model{cfg: c}
 	largest := int64(max(c.Vocab, c.FeedForward, c.Heads*c.HeadDim)) * int64(c.Hidden)
-	if m.files, err = diffusion.RandomFiles(config, largest, seed); err == nil {
+	if m.files, err = diffusion.RandomFiles(largest, seed); err == nil {
 		m.weights, err = loadWeights(m.files, c)
 	}
 	if err != nil {

@@ -2,18 +2,19 @@ package diffusion
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"sync/atomic"
 
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
 // Errors that callers may test for with errors.Is.
 var (
-	// ErrConfig: config.json asks for something that is wrong or not supported.
+	// ErrConfig: config.json or generation_config.json asks for something that is wrong
+	// or not supported.
 	ErrConfig = errors.New("config.json")
 	// ErrWeights: the checkpoint does not hold what its config calls for.
 	ErrWeights = errors.New("checkpoint")
@@ -27,8 +28,8 @@ var (
 
 // Files are the parts of a HuggingFace model directory.
 type Files struct {
-	Config     []byte               // config.json
-	Generation []byte               // generation_config.json; nil if there is none
+	Config     jsonfile.File        // config.json
+	Generation jsonfile.File        // generation_config.json; without text if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
 	Weights    safetensors.Source   // nil if they are random
 
@@ -36,15 +37,17 @@ type Files struct {
 	closed atomic.Bool
 }
 
-// maxConfig bounds what is read of a JSON file: real ones have a few kilobytes.
-const maxConfig = 1 << 20
+func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
+	data, err := infile.ReadFS(fsys, name, infile.Configuration)
+	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
+}
 
 // OpenDir reads a model directory. The weights stay mapped until Close.
 func OpenDir(dir string) (*Files, error) {
 	// The configuration first: without it this is no model directory at all.
-	f, err := openText(os.DirFS(dir))
+	f, err := openText(infile.Dir(dir))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, err
 	}
 	if f.Weights, err = safetensors.OpenDir(dir); err != nil {
 		return nil, err
@@ -68,27 +71,16 @@ func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
 func openText(fsys fs.FS) (*Files, error) {
 	var f Files
 	var err error
-	if f.Config, err = readSmall(fsys, "config.json"); err != nil {
+	if f.Config, err = readConfig(fsys, "config.json"); err != nil {
 		return nil, err
 	}
-	if f.Generation, err = readSmall(fsys, "generation_config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if f.Generation, err = readConfig(fsys, "generation_config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if f.Tokenizer, err = tokenizer.Open(fsys); err != nil && !errors.Is(err, tokenizer.ErrNotFound) {
 		return nil, err
 	}
 	return &f, nil
-}
-
-func readSmall(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxConfig {
-		return nil, fmt.Errorf("%s: %d bytes, want at most %d", name, info.Size(), maxConfig)
-	}
-	return fs.ReadFile(fsys, name)
 }
 
 // Close unmaps the weights.

@@ -19,11 +19,11 @@ import (
 // largest of them, and begin at different places of it. So 8 billion weights take
 // the host memory of half a billion, and have the same values at other places; a
 // GPU holds all 8 billion.
-func RandomFiles(config []byte, largest int64, seed uint64) (*Files, error) {
+func RandomFiles(largest int64, seed uint64) (*Files, error) {
 	if most := min(int64(maxRandom), math.MaxInt/4); largest > most {
 		return nil, fmt.Errorf("%w: a tensor of %d elements, want at most %d of random weights", ErrConfig, largest, most)
 	}
-	return &Files{Config: config, random: &randomWeights{block: normals(int(largest)+randomShift, initStd, seed)}}, nil
+	return &Files{random: &randomWeights{block: normals(int(largest)+randomShift, initStd, seed)}}, nil
 }
 
 const (

@@ -59,7 +59,7 @@ func TestNormalsThreads(t *testing.T) {
 // TestRandomTensorsBeginApart: what keeps copies of weights by their address must
 // not take one for another.
 func TestRandomTensorsBeginApart(t *testing.T) {
-	f, err := RandomFiles(nil, 100, 0)
+	f, err := RandomFiles(100, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRandomTensorsBeginApart(t *testing.T) {
 }
 
 func TestRandomFilesTooLarge(t *testing.T) {
-	if _, err := RandomFiles(nil, math.MaxInt64/2, 0); !errors.Is(err, ErrConfig) {
+	if _, err := RandomFiles(math.MaxInt64/2, 0); !errors.Is(err, ErrConfig) {
 		t.Errorf("error %v", err)
 	}
 }
