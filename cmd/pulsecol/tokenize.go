@@ -68,8 +68,7 @@ func (c *tokenizeCmd) Run(std stdio) error {
 	}
 }
 
-// maxLine is a prompt as a JSON string, every character of it escaped.
-var maxLine = infile.Limit{Bytes: 6 * maxPrompt.Bytes, What: "a line"}
+var maxLine = infile.Limit{Bytes: maxPrompt.Bytes, What: "a line"}
 
 func (c *tokenizeCmd) open() (*tokenizer.Tokenizer, error) {
 	switch {

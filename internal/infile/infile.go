@@ -48,7 +48,7 @@ func (e *fileError) Unwrap() error { return e.sentinel }
 func Open(path string) (*os.File, int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, openError(err)
 	}
 	stream := isDescriptor(path) && !info.IsDir()
 	if !stream {
@@ -64,6 +64,14 @@ func Open(path string) (*os.File, int64, error) {
 		return f, 0, nil
 	}
 	return f, info.Size(), nil
+}
+
+// openError makes the error of a look at a file that of opening it.
+func openError(err error) error {
+	if e := new(fs.PathError); errors.As(err, &e) {
+		return &fs.PathError{Op: "open", Path: e.Path, Err: e.Err}
+	}
+	return err
 }
 
 // isDescriptor reports whether path names a file descriptor of the process.
@@ -105,7 +113,7 @@ func ReadFS(fsys fs.FS, name string, limit Limit) ([]byte, error) {
 	full := Name(fsys, name)
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
-		return nil, err
+		return nil, openError(err)
 	}
 	if err := checkRegular(full, info); err != nil {
 		return nil, err
@@ -164,7 +172,7 @@ type Dir string
 func (d Dir) Open(name string) (fs.File, error) {
 	info, err := d.Stat(name)
 	if err != nil {
-		return nil, err
+		return nil, openError(err)
 	}
 	path := filepath.Join(string(d), filepath.FromSlash(name))
 	if !info.IsDir() {

@@ -66,6 +66,9 @@ func open(f *diffusion.Files) (*Model, error) {
 		if m.defaults, err = parseGeneration(f.Generation); err != nil {
 			return err
 		}
+		if err := f.OpenWeights(); err != nil {
+			return err
+		}
 		m.weights, err = loadWeights(f, m.cfg)
 		return err
 	}()

@@ -31,8 +31,9 @@ type Files struct {
 	Config     jsonfile.File        // config.json
 	Generation jsonfile.File        // generation_config.json; without text if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
-	Weights    safetensors.Source   // nil if they are random
+	Weights    safetensors.Source   // from OpenWeights; nil if they are random
 
+	open   func() (safetensors.Source, error)
 	random *randomWeights // nil if they are a checkpoint's
 	closed atomic.Bool
 }
@@ -42,34 +43,30 @@ func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
 	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
 }
 
-// OpenDir reads a model directory. The weights stay mapped until Close.
+// OpenDir reads a model directory, but for the weights.
 func OpenDir(dir string) (*Files, error) {
-	// The configuration first: without it this is no model directory at all.
-	f, err := openText(infile.Dir(dir))
-	if err != nil {
-		return nil, err
-	}
-	if f.Weights, err = safetensors.OpenDir(dir); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return openText(infile.Dir(dir), func() (safetensors.Source, error) { return safetensors.OpenDir(dir) })
 }
 
 // OpenFS reads a model from a file system, with the content of
 // model.safetensors given apart so that it need not be copied.
 func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
-	f, err := openText(fsys)
-	if err != nil {
-		return nil, err
-	}
-	if f.Weights, err = safetensors.Parse(weights, "model.safetensors"); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return openText(fsys, func() (safetensors.Source, error) { return safetensors.Parse(weights, safetensors.SingleFile) })
 }
 
-func openText(fsys fs.FS) (*Files, error) {
-	var f Files
+// OpenWeights opens the checkpoint, after the configuration has been checked. Its
+// files stay mapped until Close.
+func (f *Files) OpenWeights() error {
+	// Assigned where there is no error: a nil *Checkpoint is no nil Source.
+	src, err := f.open()
+	if err == nil {
+		f.Weights = src
+	}
+	return err
+}
+
+func openText(fsys fs.FS, open func() (safetensors.Source, error)) (*Files, error) {
+	f := Files{open: open}
 	var err error
 	if f.Config, err = readConfig(fsys, "config.json"); err != nil {
 		return nil, err
