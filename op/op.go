@@ -6,6 +6,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/chewxy/hm"
@@ -166,6 +167,9 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 	}
 	for i, v := range in {
 		t, ok := v.(*tensor.Dense)
+		if h, ours := v.(*held); ours {
+			t, ok = h.Dense, true
+		}
 		if !ok {
 			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense", b, ErrValue, i, v)
 		}
@@ -191,7 +195,7 @@ func uint32s(t *tensor.Dense) []uint32   { return t.Uint32s() }
 
 // finish ends an operator's run: it has read its inputs for the last time, and out
 // is its result, unless it was stopped before that was complete.
-func (b *base) finish(out *tensor.Dense, in []*tensor.Dense) (gorgonia.Value, error) {
+func (b *base) finish(out tensor.Tensor, in []*tensor.Dense) (gorgonia.Value, error) {
 	b.done(in)
 	if err := b.stopped(); err != nil {
 		return nil, err
@@ -243,7 +247,8 @@ func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error
 	if n, err = gorgonia.ApplyOp(o, inputs...); err != nil {
 		return nil, err
 	}
-	if other := n.Op(); other != o {
+	// Operators of others may be values that cannot be compared.
+	if other := n.Op(); reflect.ValueOf(o).Comparable() && other != o {
 		if m, ok := o.(merger); !ok || !m.mergesWith(Unwrap(other)) {
 			return nil, fmt.Errorf("%s: %w with an earlier node of the same name and inputs", o, ErrMerged)
 		}

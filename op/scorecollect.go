@@ -62,7 +62,8 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var out *tensor.Dense
+	var out tensor.Tensor
+	var y []float32
 	if st := o.state; st != nil {
 		mode, err := st.begin(o, &st.scored, nil)
 		if err != nil {
@@ -72,22 +73,18 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		if mode != Refresh || o.p.Selection.Kind == SelectStatic {
 			return o.finish(st.noScores, ts)
 		}
-		out, _ = st.sparse.result(ts[0].Shape()...)
+		out, y = st.sparse.result(ts[0].Shape()...)
 	}
 	scores, s := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.scoreWidth(a.Len))
-	o.collect(s, out, &a)
+	o.collect(s, y, &a)
 	if o.state != nil {
 		o.state.out = out
 	}
 	return o.finish(scores, ts)
 }
 
-// collect fills scores and, if out is not nil, the output of full attention.
-func (o *ScoreCollect) collect(scores []float32, out *tensor.Dense, a *kernel.Operands) {
-	var y []float32
-	if out != nil {
-		y = float32s(out)
-	}
+// collect fills scores and, if y is not nil, the output of full attention.
+func (o *ScoreCollect) collect(scores, y []float32, a *kernel.Operands) {
 	sel := o.p.Selection
 	ranked := *a
 	if sel.ScoreScale != 0 {

@@ -65,7 +65,7 @@ func (s *Step) End() {
 // goroutines, and until the context of a step is done. They then belong to one
 // machine and keep between runs what these would otherwise allocate.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
-	bound := map[gorgonia.Op]bool{}
+	bound := map[planned]bool{}
 	for _, n := range g.AllNodes() {
 		o, ok := n.Op().(planned)
 		if !ok {
@@ -111,18 +111,18 @@ type State struct {
 	// Within a refresh: the attention output, from ScoreCollect to
 	// ColumnSparseAttn, which made the room for it.
 	sparse *ColumnSparseAttn
-	out    *tensor.Dense
+	out    tensor.Tensor
 
 	batch, heads, n int // of the table; one row and head serve all in static patterns
 	table           kernel.Table
-	value           *tensor.Dense // the table as a value
-	memory          Memory        // of twins, in place of table and value; nil on the CPU
+	value           *held  // the table as a value
+	memory          Memory // of twins, in place of table and value; nil on the CPU
 	built           bool
 	drift           *drift   // nil unless watched
 	rows            []uint32 // of a table that is being built, those of one head
 
 	// What stands for a result that a step does not have.
-	noScores, noColumns *tensor.Dense
+	noScores, noColumns *held
 
 	stats     LayerStats
 	uncounted bool              // the memory has counted the table's pairs, and stats do not say how many
@@ -146,8 +146,8 @@ type LayerStats struct {
 func NewState(path string, step *Step) *State {
 	return &State{
 		path: path, step: step,
-		noScores:  wrap(make([]float32, 1), 1, 1, 1, 1),
-		noColumns: tensor.New(tensor.WithShape(1, 1, 1, 1), tensor.WithBacking(make([]uint32, 1))),
+		noScores:  &held{wrap(make([]float32, 1), 1, 1, 1, 1)},
+		noColumns: &held{tensor.New(tensor.WithShape(1, 1, 1, 1), tensor.WithBacking(make([]uint32, 1)))},
 	}
 }
 
@@ -273,7 +273,7 @@ func (s *State) reserve(batch, heads, n int, t kernel.Table) {
 	u, w := kernel.Groups(n, t.Group), kernel.Words(n)
 	t.Bits = make([]uint32, batch*heads*u*w)
 	s.batch, s.heads, s.n, s.table, s.built = batch, heads, n, t, false
-	s.value = tensor.New(tensor.WithShape(batch, heads, u, w), tensor.WithBacking(t.Bits))
+	s.value = &held{tensor.New(tensor.WithShape(batch, heads, u, w), tensor.WithBacking(t.Bits))}
 	s.stats.Bytes = 4 * int64(len(t.Bits))
 }
 

@@ -28,9 +28,14 @@ type Workspace struct {
 // been made of it.
 type buffer struct {
 	data    []float32
-	readers int             // operators that have yet to read it; 0 if it is free
-	tensors []*tensor.Dense // of different shapes
+	readers int     // operators that have yet to read it; 0 if it is free
+	tensors []*held // of different shapes
 }
+
+// held is a tensor that is the value of a node in more than one run, or of more than
+// one node. Gorgonia's UnbindAllNonInputs clears every *tensor.Dense that is the value
+// of a node and gives it to the next who asks for a tensor. It leaves others alone.
+type held struct{ *tensor.Dense }
 
 // NewWorkspace returns an empty workspace.
 func NewWorkspace() *Workspace {
@@ -83,13 +88,13 @@ func (w *Workspace) get(n, readers int) *buffer {
 }
 
 // tensor returns the buffer as a tensor.
-func (b *buffer) tensor(shape []int) *tensor.Dense {
+func (b *buffer) tensor(shape []int) *held {
 	for _, t := range b.tensors {
 		if sameShape(t.Shape(), shape) && !t.RequiresIterator() {
 			return t
 		}
 	}
-	t := wrap(b.data, slices.Clone(shape)...)
+	t := &held{wrap(b.data, slices.Clone(shape)...)}
 	b.tensors = append(b.tensors, t)
 	return t
 }
@@ -116,10 +121,10 @@ func (w *Workspace) release(data []float32) {
 // result of a node in keep has one buffer for all runs: it may be read directly,
 // without a copy, until the next run.
 func (w *Workspace) Plan(g *gorgonia.ExprGraph, keep ...*gorgonia.Node) {
-	places := map[gorgonia.Op]int{}
+	places := map[planned]int{} // operators of others may have no hash
 	for _, n := range g.AllNodes() {
-		if n.Op() != nil {
-			places[n.Op()]++
+		if p, ok := n.Op().(planned); ok {
+			places[p]++
 		}
 	}
 	kept := map[*gorgonia.Node]bool{}
@@ -128,13 +133,13 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, keep ...*gorgonia.Node) {
 	}
 	for _, n := range g.AllNodes() {
 		p, ok := n.Op().(planned)
-		if !ok || places[n.Op()] > 1 {
+		if !ok || places[p] > 1 {
 			continue
 		}
 		readers, ours := 0, n.Dtype() == tensor.Float32
 		for it := g.To(n.ID()); it.Next(); readers++ {
-			reader := it.Node().(*gorgonia.Node).Op()
-			if _, ok := reader.(planned); !ok || places[reader] > 1 || IsTwin(reader) != IsTwin(p) {
+			reader, ok := it.Node().(*gorgonia.Node).Op().(planned)
+			if !ok || places[reader] > 1 || IsTwin(reader) != IsTwin(p) {
 				ours = false
 			}
 		}
@@ -144,7 +149,7 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, keep ...*gorgonia.Node) {
 		case !ours:
 			readers = 0
 		}
-		p.setPlan(w, readers)
+		p.setPlan(w, readers, n)
 	}
 }
 
@@ -233,7 +238,7 @@ const keepForever = -1
 // planned is an operator of this package, as a Workspace sees it.
 type planned interface {
 	gorgonia.SDOp
-	setPlan(w *Workspace, readers int)
+	setPlan(w *Workspace, readers int, n *gorgonia.Node)
 	planReaders() int
 	bind(s *Step, leaves []*gorgonia.Node)
 }
@@ -242,8 +247,10 @@ type planned interface {
 // plan that is fresh memory and whoever is free.
 type plan struct {
 	ws      *Workspace
-	readers int     // 0: fresh memory each time; keepForever: the same each time
-	own     *buffer // with keepForever
+	readers int            // 0: fresh memory each time; keepForever: the same each time
+	node    *gorgonia.Node // that has the result
+	own     []float32      // with keepForever: the memory, and the latest tensor made of it
+	last    *tensor.Dense
 
 	step   *Step
 	leaves []*gorgonia.Node         // those of the inputs that nobody computes, nil for others; under a step
@@ -254,8 +261,11 @@ type plan struct {
 // padding mask and the gradient of the output.
 const maxInputs = 6
 
-func (p *plan) setPlan(w *Workspace, readers int) { p.ws, p.readers = w, readers }
-func (p *plan) planReaders() int                  { return p.readers }
+func (p *plan) setPlan(w *Workspace, readers int, n *gorgonia.Node) {
+	p.ws, p.readers, p.node = w, readers, n
+}
+
+func (p *plan) planReaders() int { return p.readers }
 
 func (p *plan) bind(s *Step, leaves []*gorgonia.Node) { p.step, p.leaves = s, leaves }
 
@@ -268,30 +278,38 @@ func (p *plan) team() *kernel.Team {
 }
 
 // result returns a tensor for the operator's result, with any contents.
-func (p *plan) result(shape ...int) (*tensor.Dense, []float32) {
+func (p *plan) result(shape ...int) (tensor.Tensor, []float32) {
 	n := 1
 	for _, d := range shape {
 		n *= d
 	}
-	var b *buffer
 	switch {
 	case p.ws != nil && p.readers > 0:
-		b = p.ws.get(n, p.readers)
+		b := p.ws.get(n, p.readers)
+		return b.tensor(shape), b.data
 	case p.readers == keepForever:
-		if p.own == nil || len(p.own.data) != n {
-			p.own = &buffer{data: make([]float32, n)}
-		}
-		b = p.own
-	default:
-		b = &buffer{data: make([]float32, n)}
+		return p.kept(n, shape), p.own
 	}
-	return b.tensor(shape), b.data
+	data := make([]float32, n)
+	return wrap(data, slices.Clone(shape)...), data
+}
+
+// kept returns a tensor of the memory that the operator has for all runs. Its callers
+// may expect a *tensor.Dense, which is not used again after it was unbound: see held.
+func (p *plan) kept(n int, shape []int) *tensor.Dense {
+	if len(p.own) != n {
+		p.own, p.last = make([]float32, n), nil
+	}
+	if p.last == nil || p.node.Value() != gorgonia.Value(p.last) || !sameShape(p.last.Shape(), shape) {
+		p.last = wrap(p.own, slices.Clone(shape)...)
+	}
+	return p.last
 }
 
 // resultOver is result for an operator that may write over its inputs, which have
 // the result's shape: it takes the memory of the first that nobody else has yet to
 // read. See Rehearse.
-func (p *plan) resultOver(in []*tensor.Dense) (*tensor.Dense, []float32) {
+func (p *plan) resultOver(in []*tensor.Dense) (tensor.Tensor, []float32) {
 	shape := in[0].Shape()
 	if p.ws != nil && p.readers > 0 {
 		for _, t := range in {
