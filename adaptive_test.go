@@ -31,16 +31,38 @@ func TestAdaptiveFollowsDrift(t *testing.T) {
 		{"below the threshold", pulsecol.Adaptive{Threshold: 0.999}, "aabbbaaa", "FUUUUUUU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: c.schedule}, 2, nil)
-			for range 2 { // the second generation begins like the first
-				r.start(len(c.inputs))
-				for i, input := range c.inputs {
-					want := map[byte]pulsecol.Mode{'F': refresh, 'U': reuse}[c.want[i]]
-					r.step(map[rune]*kernel.Operands{'a': a, 'b': b}[input], want)
+			for _, schedule := range []pulsecol.Schedule{c.schedule, embeds{c.schedule}, &embeds{c.schedule}, embedsPointer{&c.schedule}} {
+				r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: schedule}, 2, nil)
+				for range 2 { // the second generation begins like the first
+					r.start(len(c.inputs))
+					for i, input := range c.inputs {
+						want := map[byte]pulsecol.Mode{'F': refresh, 'U': reuse}[c.want[i]]
+						r.step(map[rune]*kernel.Operands{'a': a, 'b': b}[input], want)
+					}
 				}
 			}
 		})
 	}
+}
+
+// TestEmbeddedAdaptive: a schedule that embeds Adaptive has a Mode of its own as well.
+func TestEmbeddedAdaptive(t *testing.T) {
+	a, b := randomOperands(1, small), randomOperands(2, small)
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: everyFifth{}}, 2, nil)
+	r.start(9)
+	for i, in := range []*kernel.Operands{a, a, b, b, b, b, b, a, a} {
+		r.step(in, map[byte]pulsecol.Mode{'F': refresh, 'U': reuse}["FUUFUFUUF"[i]])
+	}
+}
+
+// everyFifth refreshes in steps 1, 6 and so on, and when attention moves.
+type everyFifth struct{ pulsecol.Adaptive }
+
+func (everyFifth) Mode(step, total int) pulsecol.Mode {
+	if step%5 == 1 {
+		return refresh
+	}
+	return reuse
 }
 
 // TestDrift holds the measure to its definition, with grouped queries and padding.

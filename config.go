@@ -120,12 +120,8 @@ func (c Config) Validate() error {
 			bad("Pattern %v: %v", c.Pattern, err)
 		}
 	}
-	if isPointer(c.Schedule) && reflect.ValueOf(c.Schedule).IsNil() {
-		bad("Schedule is a nil %T", c.Schedule)
-	} else if v, ok := c.Schedule.(validator); ok {
-		if err := v.validate(); err != nil {
-			bad("Schedule %v: %v", c.Schedule, err)
-		}
+	if err := validSchedule(c.Schedule); err != nil {
+		bad("%v", err)
 	}
 	if c.Precision.Validate() != nil {
 		bad("Precision is %v, want auto, float32, bfloat16 or int16", c.Precision)
@@ -147,7 +143,7 @@ func (c Config) gpu() error {
 	if err := cudaop.Available(); err != nil {
 		return err
 	}
-	if _, ok := c.Schedule.(Adaptive); ok {
+	if _, ok := c.Schedule.(adaptive); ok {
 		return errors.New("Schedule Adaptive is measured on the CPU only")
 	}
 	if c.Observer != nil {

@@ -54,7 +54,18 @@ func TestConfigValidate(t *testing.T) {
 		{c{Pattern: pulsecol.SparseD{Generation: -1}}, "Generation is -1"},
 		{c{Pattern: &pulsecol.SparseD{}}, "not a pointer"},
 		{c{Pattern: (*pulsecol.Blocks)(nil)}, "not a pointer"},
-		{c{Schedule: (*pulsecol.Uniform)(nil)}, "nil *pulsecol.Uniform"},
+		{c{Schedule: (*pulsecol.Uniform)(nil)}, "Schedule is a *pulsecol.Uniform, want the value and not a pointer to it"},
+		{c{Schedule: &pulsecol.Uniform{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.Random{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.Power{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.Adaptive{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.Skip{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.Always{}}, "not a pointer"},
+		{c{Schedule: &pulsecol.AlwaysDense{}}, "not a pointer"},
+		{c{Schedule: (*custom)(nil)}, "Schedule is a nil *pulsecol_test.custom"},
+		{c{Schedule: embedsPointer{}}, "Schedule pulsecol_test.embedsPointer: "},
+		{c{Schedule: (*embedsPointer)(nil)}, "Schedule is a nil *pulsecol_test.embedsPointer"},
+		{c{Schedule: embeds{pulsecol.Adaptive{Threshold: 2}}}, "Threshold is 2"},
 		{c{Pattern: pulsecol.SparseD{ScoreScale: -1}}, "ScoreScale is -1"},
 		{c{Pattern: pulsecol.SparseD{ScoreScale: nan}}, "ScoreScale is NaN"},
 		{c{Pattern: pulsecol.SparseD{ScoreScale: inf}}, "ScoreScale is +Inf"},
@@ -70,6 +81,7 @@ func TestConfigValidate(t *testing.T) {
 		{Pattern: pulsecol.Columns{}, Schedule: pulsecol.Always{}}, {Pattern: pulsecol.Blocks{}, Schedule: pulsecol.AlwaysDense{}},
 		{Pattern: pulsecol.Streaming{SinkFraction: 1}, Schedule: pulsecol.Random{Window: 1, Refreshes: 1}},
 		{Pattern: pulsecol.SparseD{}, Schedule: pulsecol.Skip{}}, {Schedule: pulsecol.Adaptive{}}, {Schedule: custom(nil)},
+		{Schedule: embeds{}}, {Schedule: &embeds{}}, {Schedule: embedsPointer{&pulsecol.Adaptive{}}},
 	} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%+v: %v", good, err)
@@ -83,6 +95,12 @@ func second[T any](_ T, err error) error { return err }
 type custom func(step, total int) pulsecol.Mode
 
 func (f custom) Mode(step, total int) pulsecol.Mode { return f(step, total) }
+
+// embeds and embedsPointer are schedules of a user's own that adapt.
+type (
+	embeds        struct{ pulsecol.Adaptive }
+	embedsPointer struct{ *pulsecol.Adaptive }
+)
 
 // TestConfigValidateReportsAll: all problems at once, each wrapping ErrConfig.
 func TestConfigValidateReportsAll(t *testing.T) {

@@ -121,7 +121,7 @@ func (c *Controller) Layer(i int) *Layer {
 	for n := len(c.layers); n <= i; n++ {
 		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
 		l := &Layer{ctl: c, path: path, state: op.NewState(path, &c.step)}
-		if _, adaptive := c.cfg.Schedule.(Adaptive); adaptive {
+		if _, ok := c.cfg.Schedule.(adaptive); ok {
 			l.state.Watch()
 		}
 		c.observe(n, l.state)
@@ -131,7 +131,8 @@ func (c *Controller) Layer(i int) *Layer {
 }
 
 // Start begins a generation of totalSteps denoising steps: the next step is step
-// 1, and all column tables are dropped. Memory and Stats are kept.
+// 1, and all column tables are dropped. Memory, the Stats of layers and what SetDense
+// has set are kept.
 func (c *Controller) Start(totalSteps int) error {
 	switch {
 	case c.closed:
@@ -153,7 +154,8 @@ func (c *Controller) Start(totalSteps int) error {
 
 // SetDense switches sparse attention off (true) or back on (false), from the
 // next step on. Steps count on while it is off. If the schedule's refreshes fell
-// into that time, the first sparse step makes up for them.
+// into that time, the first sparse step makes up for them. The setting outlasts the
+// generation: Start does not change it.
 func (c *Controller) SetDense(dense bool) { c.dense = dense }
 
 // Invalidate makes the next sparse step a refresh.
@@ -190,14 +192,14 @@ func (c *Controller) mode(step int) Mode {
 
 // drifted reports whether an adaptive schedule refreshes in a step.
 func (c *Controller) drifted(step int) bool {
-	s, ok := c.cfg.Schedule.(Adaptive)
+	s, ok := c.cfg.Schedule.(adaptive)
 	return ok && s.due(step, c.total, c.modes[Refresh], c.Drift())
 }
 
 // Drift is the share of attention that has moved away from the columns of the
 // query group where most has, mean over heads and layers, since the first reuse
-// step after their refresh. It is measured under the schedule Adaptive only, and
-// 0 otherwise.
+// step after their refresh. It is measured under the schedule Adaptive, or one that
+// embeds it, and 0 otherwise.
 func (c *Controller) Drift() float64 {
 	c.lost = c.lost[:0]
 	layers := 0

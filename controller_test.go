@@ -157,6 +157,17 @@ func TestStart(t *testing.T) {
 	}
 	r.start(1) // in the middle of a generation
 	r.step(a, refresh)
+
+	r.ctl.SetDense(true)
+	for range 2 { // which outlasts a generation
+		r.start(2)
+		r.step(a, denseStep)
+		r.step(a, denseStep)
+	}
+	r.ctl.SetDense(false)
+	r.start(2)
+	r.step(a, refresh)
+	r.step(a, reuse)
 }
 
 // TestStats: numbers that can be known from outside.

@@ -3,7 +3,10 @@ package pulsecol
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
+	"reflect"
+	"sort"
 
 	"github.com/pulsecol/pulsecol/op"
 )
@@ -22,6 +25,10 @@ const (
 // whole generation, all blocks of a semi-autoregressive sampler together. Modes
 // are pure functions of step and total; the controller turns a Reuse without
 // columns into a Refresh.
+//
+// The schedules of this package are given as values, not as pointers. Other types may
+// implement Schedule. One that embeds Adaptive refreshes by its own Mode and, in steps
+// that Mode gives as Reuse, where Adaptive does.
 type Schedule interface {
 	Mode(step, total int) Mode
 }
@@ -39,8 +46,8 @@ type Uniform struct {
 	Refreshes int     // R; 0 = 16 (the paper's for LLaDA; 8 for Dream)
 }
 
-// Random refreshes at Refreshes distinct steps of the window, step 1 among them,
-// drawn from Seed.
+// Random refreshes at Refreshes distinct steps of the window, step 1 among them. Seed
+// and the generation's total decide which; all sets are equally likely.
 type Random struct {
 	Window    float64 // as in Uniform
 	Refreshes int     // as in Uniform
@@ -81,45 +88,40 @@ type Always struct{}
 type AlwaysDense struct{}
 
 func (s Uniform) Mode(step, total int) Mode {
-	w, refreshes := window(s.Window, total), orDefault(s.Refreshes, 16)
-	if refreshes == 1 {
-		return refreshIf(step == 1)
-	}
-	// step is a τ_r if the smallest r whose τ_r is not below it hits it.
-	r := ceilDiv(int64(step-1)*int64(refreshes-1), int64(max(w-1, 1)))
-	return refreshIf(step <= w && r*int64(w-1)/int64(refreshes-1) == int64(step-1))
+	last, gaps := uint64(window(s.Window, total)-1), uint64(budget(s.Refreshes)-1)
+	return refreshAt(step, gaps, func(r uint64) uint64 { return mulDiv(r, last, gaps) })
 }
 
 func (s Random) Mode(step, total int) Mode {
-	w, refreshes := window(s.Window, total), orDefault(s.Refreshes, 16)
-	if step == 1 || step > w {
-		return refreshIf(step == 1)
+	w, refreshes := window(s.Window, total), budget(s.Refreshes)
+	if step <= 1 || step > w || refreshes >= w {
+		return refreshIf(step >= 1 && step <= w)
 	}
+	// Robert Floyd's sample of refreshes-1 of the w-1 steps after the first.
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(total)))
-	for _, at := range rng.Perm(w - 1)[:max(1, min(refreshes, w))-1] {
-		if at+2 == step {
-			return Refresh
+	drawn := make(map[uint64]bool, refreshes-1)
+	for last := uint64(w - refreshes); last < uint64(w-1); last++ {
+		at := rng.Uint64N(last + 1)
+		if drawn[at] {
+			at = last
 		}
+		drawn[at] = true
 	}
-	return Reuse
+	return refreshIf(drawn[uint64(step-2)])
 }
 
 func (s Power) Mode(step, total int) Mode {
-	w, refreshes := window(s.Window, total), orDefault(s.Refreshes, 16)
-	if refreshes == 1 {
-		return refreshIf(step == 1)
-	}
-	for r := range refreshes {
-		gaps := int64(refreshes - 1)
-		if 1+int64(r)*int64(r)*int64(w-1)/(gaps*gaps) == int64(step) {
-			return Refresh
-		}
-	}
-	return Reuse
+	last, gaps := uint64(window(s.Window, total)-1), uint64(budget(s.Refreshes)-1)
+	return refreshAt(step, gaps, func(r uint64) uint64 { return mulDiv(r*r, last, gaps*gaps) })
 }
 
 // Mode gives what is known before anything was measured: a refresh at step 1.
 func (s Adaptive) Mode(step, total int) Mode { return refreshIf(step == 1) }
+
+// adaptive is a schedule that goes by drift: Adaptive, or a type that embeds it.
+type adaptive interface {
+	due(step, total, refreshes int, drift float64) bool
+}
 
 // due reports whether a step refreshes, after so many refreshes and with the
 // drift that the step before it measured.
@@ -129,10 +131,10 @@ func (s Adaptive) due(step, total, refreshes int, drift float64) bool {
 }
 
 func (s Skip) Mode(step, total int) Mode {
-	switch end := floorShare(orDefault(s.Fraction, 0.2), total) + 2; {
-	case step < end:
+	switch full := floorShare(orDefault(s.Fraction, 0.2), total); { // full+2 may be no int
+	case step-2 < full:
 		return Dense
-	case step == end:
+	case step-2 == full:
 		return Refresh
 	}
 	return Reuse
@@ -180,8 +182,30 @@ func (s Skip) validate() error {
 	return nil
 }
 
-// maxRefreshes keeps the schedules' products small on every platform.
+// maxRefreshes bounds the time and memory that Mode takes.
 const maxRefreshes = 1 << 14
+
+// validSchedule returns what is wrong with a schedule, which may come from outside.
+func validSchedule(s Schedule) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("Schedule %T: %v", s, r) // a nil pointer that is embedded
+		}
+	}()
+	switch s.(type) {
+	case *Uniform, *Random, *Power, *Adaptive, *Skip, *Always, *AlwaysDense:
+		return fmt.Errorf("Schedule is a %T, want the value and not a pointer to it", s)
+	}
+	if isPointer(s) && reflect.ValueOf(s).IsNil() {
+		return fmt.Errorf("Schedule is a nil %T", s)
+	}
+	if v, ok := s.(validator); ok {
+		if err := v.validate(); err != nil {
+			return fmt.Errorf("Schedule %v: %w", s, err)
+		}
+	}
+	return nil
+}
 
 func validWindow(share float64, refreshes int) error {
 	if !(share >= 0 && share <= 1) {
@@ -198,10 +222,40 @@ func window(share float64, total int) int {
 	return max(1, min(total, floorShare(orDefault(share, 0.3), total)))
 }
 
+// budget is the number of refreshes, also for numbers that Validate refuses.
+func budget(refreshes int) int { return max(1, min(orDefault(refreshes, 16), maxRefreshes)) }
+
 // floorShare is ⌊share·total⌋ of the decimal number share was written as:
-// 0.29·100 is 28.999… in float64, and 29 here.
+// 0.29·100 is 28.999… in float64, and 29 here. It is at most total, and 0 for what is
+// no share.
 func floorShare(share float64, total int) int {
-	return int(math.Floor(share*float64(total) + 1e-9))
+	x := share * float64(total)
+	x = math.Floor(x + max(1e-9, x*0x1p-52)) // share and product are rounded by up to 2^-53 of x each
+	switch {
+	case !(x > 0):
+		return 0
+	case x >= float64(total): // which may be more than the largest int
+		return total
+	}
+	return int(x)
+}
+
+// refreshAt is Refresh if step is 1 + at(r) for some r from 0 to gaps. at grows with r,
+// from 0.
+func refreshAt(step int, gaps uint64, at func(r uint64) uint64) Mode {
+	if step <= 1 {
+		return refreshIf(step == 1)
+	}
+	// The smallest r whose step is not before the one in question.
+	r := 1 + sort.Search(int(gaps), func(i int) bool { return at(uint64(i)+1) >= uint64(step-1) })
+	return refreshIf(uint64(r) <= gaps && at(uint64(r)) == uint64(step-1))
+}
+
+// mulDiv is ⌊a·b/c⌋ for a <= c.
+func mulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	q, _ := bits.Div64(hi, lo, c)
+	return q
 }
 
 func refreshIf(refresh bool) Mode {
@@ -210,5 +264,3 @@ func refreshIf(refresh bool) Mode {
 	}
 	return Reuse
 }
-
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -172,20 +172,152 @@ func TestConstantSchedules(t *testing.T) {
 // TestSchedulesTakeAnything: Mode is exported, so it must not panic on values that
 // Validate would refuse, or on steps that do not exist.
 func TestSchedulesTakeAnything(t *testing.T) {
-	numbers := []int{math.MinInt32, -5, -1, 0, 1, 2, 3, 100}
-	shares := []float64{math.NaN(), math.Inf(-1), -1, 0, 1e-300, 0.5, 1, 2, 1e9}
+	numbers := []int{math.MinInt, math.MinInt32, -5, -1, 0, 1, 2, 3, 100, math.MaxInt - 1, math.MaxInt}
+	shares := []float64{math.NaN(), math.Inf(-1), -1, 0, 1e-300, 0.5, math.Nextafter(1, 0), 1, 2, 1e9, math.Inf(1)}
 	for _, n := range numbers {
 		for _, share := range shares {
 			for _, step := range numbers {
 				for _, total := range numbers {
 					for _, s := range []pulsecol.Schedule{
 						pulsecol.Uniform{Window: share, Refreshes: n}, pulsecol.Power{Window: share, Refreshes: n}, pulsecol.Skip{Fraction: share},
-						pulsecol.Random{Window: share, Refreshes: n},
+						pulsecol.Random{Window: share, Refreshes: n}, pulsecol.Adaptive{Window: share, Refreshes: n},
 					} {
 						s.Mode(step, total)
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestSchedulesOfHugeTotals: a generation may have as many steps as an int can count.
+func TestSchedulesOfHugeTotals(t *testing.T) {
+	for _, total := range []int{1 << 24, 1e8, math.MaxInt - 1, math.MaxInt} {
+		want := func(s pulsecol.Schedule, step int, mode pulsecol.Mode) {
+			t.Helper()
+			if got := s.Mode(step, total); got != mode {
+				t.Errorf("%v, step %d of %d: %v, want %v", s, step, total, got, mode)
+			}
+		}
+		whole := pulsecol.Uniform{Window: 1, Refreshes: 16384}
+		halves := pulsecol.Uniform{Window: 1, Refreshes: 3}
+		power := pulsecol.Power{Window: 1, Refreshes: 3}
+		for s, at := range map[pulsecol.Schedule][]int{
+			whole:  {1, 1 + int((uint64(total)-1)/16383), total},
+			halves: {1, 1 + (total-1)/2, total},
+			power:  {1, 1 + (total-1)/4, total},
+		} {
+			for _, step := range at {
+				want(s, step, pulsecol.Refresh)
+			}
+			want(s, 2, pulsecol.Reuse)
+			want(s, total-1, pulsecol.Reuse)
+		}
+		want(pulsecol.Skip{Fraction: math.Nextafter(1, 0)}, 1, pulsecol.Dense)
+		random := pulsecol.Random{Window: 1, Refreshes: 16384, Seed: 3}
+		want(random, 1, pulsecol.Refresh)
+		random.Mode(2, total)
+		random.Mode(total, total)
+	}
+	for total := 1000; total < math.MaxInt/10; total *= 10 { // 0.29 of 1e8 is 28999999.999999996 in float64
+		last := total / 100 * 29
+		for s, step := range map[pulsecol.Schedule]int{
+			pulsecol.Uniform{Window: 0.29, Refreshes: 2}: last, pulsecol.Skip{Fraction: 0.29}: last + 2,
+		} {
+			if got := s.Mode(step, total); float64(total) < 1<<50 && got != pulsecol.Refresh {
+				t.Errorf("%v, step %d of %d: %v, want refresh", s, step, total, got)
+			}
+		}
+	}
+}
+
+// TestRandomIsUniform: each pair of later steps is drawn about equally often.
+func TestRandomIsUniform(t *testing.T) {
+	const steps, seeds = 7, 6000
+	pairs := map[[2]int]int{}
+	for seed := range uint64(seeds) {
+		at := []int{}
+		s := pulsecol.Random{Window: 1, Refreshes: 3, Seed: seed}
+		for step := 2; step <= steps; step++ {
+			if s.Mode(step, steps) == pulsecol.Refresh {
+				at = append(at, step)
+			}
+		}
+		pairs[[2]int(at)]++
+	}
+	// Six standard deviations of a binomial distribution.
+	const of = 15 // pairs of six steps
+	want, off := seeds/float64(of), 6*math.Sqrt(seeds/float64(of)*(1-1/float64(of)))
+	for pair, n := range pairs {
+		if math.Abs(float64(n)-want) > off {
+			t.Errorf("steps %v were drawn %d times of %d, want %v ± %.0f", pair, n, seeds, want, off)
+		}
+	}
+	if len(pairs) != of {
+		t.Errorf("%d pairs were drawn, want %d", len(pairs), of)
+	}
+}
+
+// FuzzSchedules: whatever its fields, step and total, a schedule does not panic, gives
+// the same answer twice and never more refreshes than it may; those that refresh
+// begin with step 1.
+func FuzzSchedules(f *testing.F) {
+	f.Add(0.3, 16, uint64(1), 128, 1)
+	f.Add(1.0, 1, uint64(0), math.MaxInt, 2)
+	f.Add(math.NaN(), -1, uint64(7), 0, 0)
+	f.Add(1.0, math.MaxInt, uint64(2), math.MaxInt, math.MaxInt)
+	f.Add(math.Nextafter(1, 0), 16384, uint64(9), math.MaxInt/3, math.MaxInt/5)
+	f.Fuzz(func(t *testing.T, share float64, refreshes int, seed uint64, total, step int) {
+		most := max(1, min(refreshes, 1<<14))
+		if refreshes == 0 {
+			most = 16
+		}
+		for _, s := range []pulsecol.Schedule{
+			pulsecol.Uniform{Window: share, Refreshes: refreshes}, pulsecol.Power{Window: share, Refreshes: refreshes},
+			pulsecol.Random{Window: share, Refreshes: refreshes, Seed: seed}, pulsecol.Adaptive{Window: share, Refreshes: refreshes},
+			pulsecol.Skip{Fraction: share}, pulsecol.Always{}, pulsecol.AlwaysDense{},
+		} {
+			if first, second := s.Mode(step, total), s.Mode(step, total); first != second || first > pulsecol.Reuse {
+				t.Fatalf("%+v, step %d of %d: %v, then %v", s, step, total, first, second)
+			}
+			count := 0
+			from := max(1, min(step, math.MaxInt-100)) - 1
+			for i := range min(max(total, 1), 100) { // the first steps, and some from step on
+				if s.Mode(i+1, total) == pulsecol.Refresh {
+					count++
+				}
+				if from >= 100 && s.Mode(from+i, total) == pulsecol.Refresh {
+					count++
+				}
+			}
+			switch s.(type) {
+			case pulsecol.Always, pulsecol.AlwaysDense:
+				continue
+			case pulsecol.Skip:
+				most = 1
+			default:
+				if s.Mode(1, total) != pulsecol.Refresh {
+					t.Fatalf("%+v: step 1 of %d is %v", s, total, s.Mode(1, total))
+				}
+			}
+			if count > most {
+				t.Fatalf("%+v: %d refreshes in some of %d steps, want at most %d", s, count, total, most)
+			}
+		}
+	})
+}
+
+// BenchmarkRandomMode is what the schedule costs a step, which does not depend on the
+// number of steps.
+func BenchmarkRandomMode(b *testing.B) {
+	for _, total := range []int{1 << 7, 1 << 24, math.MaxInt} {
+		for _, refreshes := range []int{16, 16384} {
+			b.Run(fmt.Sprintf("steps=%d/refreshes=%d", total, refreshes), func(b *testing.B) {
+				s := pulsecol.Random{Window: 1, Refreshes: refreshes}
+				for b.Loop() {
+					s.Mode(2, total)
+				}
+			})
 		}
 	}
 }
