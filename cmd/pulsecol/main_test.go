@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +77,16 @@ func TestScripts(t *testing.T) {
 				said := ts.ReadFile("stderr")
 				if !strings.HasPrefix(said, "pulsecol: ") || strings.Index(said, "\n") != len(said)-1 || strings.Contains(said, "goroutine") {
 					ts.Fatalf("the standard error is %q, want one line", said)
+				}
+			},
+			// sameids GENERATION FILE: the prompt of a generation in JSON has the ids in FILE.
+			"sameids": func(ts *testscript.TestScript, neg bool, args []string) {
+				var g generation
+				var want []int32
+				ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &g))
+				ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &want))
+				if slices.Equal(g.PromptIDs, want) == neg {
+					ts.Fatalf("the prompt is %v, the ids in %s are %v", g.PromptIDs, args[1], want)
 				}
 			},
 			// lines FILE N: FILE has N lines.

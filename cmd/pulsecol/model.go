@@ -27,8 +27,9 @@ type model interface {
 	config() architecture
 	refreshes() int // of a generation, as the paper chose them for the model
 	parameters() int64
-	encodeChat(messages []llada.Message) ([]int32, error)
-	endOfTurn() string // the token that ends an answer in a conversation
+	encodeChat(messages []llada.Message) ([]int32, error)                        // in the model's own form
+	encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) // "" is the form of the published models
+	endOfTurn() string                                                           // the token that ends an answer in a conversation
 	sampler(f *samplerFlags) sampler
 }
 
@@ -62,6 +63,10 @@ func (m lladaModel) encodeChat(messages []llada.Message) ([]int32, error) {
 	return m.EncodeChat(messages)
 }
 
+func (m lladaModel) encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) {
+	return m.EncodeChatTemplate(source, messages)
+}
+
 type dreamModel struct{ *dream.Model }
 
 func (dreamModel) kind() string           { return "Dream" }
@@ -70,11 +75,19 @@ func (dreamModel) refreshes() int         { return 8 }
 func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
 
 func (m dreamModel) encodeChat(messages []llada.Message) ([]int32, error) {
+	return m.EncodeChat(dreamMessages(messages))
+}
+
+func (m dreamModel) encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) {
+	return m.EncodeChatTemplate(source, dreamMessages(messages))
+}
+
+func dreamMessages(messages []llada.Message) []dream.Message {
 	var same []dream.Message
-	for _, msg := range messages {
-		same = append(same, dream.Message(msg))
+	for _, m := range messages {
+		same = append(same, dream.Message(m))
 	}
-	return m.EncodeChat(same)
+	return same
 }
 
 func (dreamModel) endOfTurn() string { return "<|im_end|>" }

@@ -12,13 +12,13 @@ import (
 
 // promptFlags give the text or the tokens to answer.
 type promptFlags struct {
-	Prompt     *string `xor:"prompt" group:"Prompt" placeholder:"TEXT" help:"The prompt; - reads it from the standard input. Default with the small model: a question of its own."`
-	PromptFile *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Read the prompt from FILE. One newline at its end is dropped, as with -."`
-	PromptIDs  *string `name:"prompt-ids" xor:"prompt" group:"Prompt" placeholder:"1,2,3" help:"The prompt's token ids, taken as they are."`
-	RandomIDs  *int    `name:"random-ids" xor:"prompt" group:"Prompt" placeholder:"N" help:"A prompt of N random tokens, always the same, for measuring."`
-	Chat       bool    `group:"Prompt" help:"Put the prompt into the chat form of the model's Instruct version. Special tokens in it are then plain text; without --chat they are recognised."`
-	System     *string `group:"Prompt" placeholder:"TEXT" help:"System message in front of a --chat."`
-	Raw        bool    `group:"Prompt" help:"Leave the prompt as it is. Without it the small model gets TEXT as Q: TEXT, newline, A:, the form that it knows."`
+	Prompt     *string  `xor:"prompt" group:"Prompt" placeholder:"TEXT" help:"The prompt; - reads it from the standard input. Default with the small model: a question of its own."`
+	PromptFile *string  `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Read the prompt from FILE. One newline at its end is dropped, as with -."`
+	PromptIDs  *string  `name:"prompt-ids" xor:"prompt" group:"Prompt" placeholder:"1,2,3" help:"The prompt's token ids, taken as they are."`
+	RandomIDs  *int     `name:"random-ids" xor:"prompt" group:"Prompt" placeholder:"N" help:"A prompt of N random tokens, always the same, for measuring."`
+	Chat       bool     `group:"Prompt" help:"Put the prompt into the form of a conversation, which the Instruct models know. Special tokens in it are then plain text; without --chat they are recognised."`
+	Form       chatForm `embed:""`
+	Raw        bool     `group:"Prompt" help:"Leave the prompt as it is. Without it the small model gets TEXT as Q: TEXT, newline, A:, the form that it knows."`
 }
 
 // prompt is what a generation starts from.
@@ -49,7 +49,7 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	}
 	switch {
 	case f.Chat:
-		p.ids, err = m.encodeChat(f.messages(text))
+		p.ids, err = f.Form.encode(m, []llada.Message{{Role: "user", Content: text}})
 	case m.embedded && !f.Raw:
 		p.ids, err = m.Encode(asQuestion(text))
 	default:
@@ -78,15 +78,6 @@ func (f *promptFlags) take(text *string) error {
 	return nil
 }
 
-// messages returns the conversation that ends with the prompt's text.
-func (f *promptFlags) messages(text string) []llada.Message {
-	var messages []llada.Message
-	if f.System != nil {
-		messages = append(messages, llada.Message{Role: "system", Content: *f.System})
-	}
-	return append(messages, llada.Message{Role: "user", Content: text})
-}
-
 // asQuestion puts text into the form that the small model was trained on, unless
 // it has that form.
 func asQuestion(text string) string {
@@ -108,8 +99,10 @@ func (f *promptFlags) validate(m *openModel) error {
 		return usagef("--raw does not apply with --model: prompts are left as they are")
 	case f.Raw && none:
 		return usagef("--raw needs a prompt")
-	case f.System != nil && !f.Chat:
+	case f.Form.System != nil && !f.Chat:
 		return usagef("--system needs --chat")
+	case f.Form.ChatTemplate != nil && !f.Chat:
+		return usagef("--chat-template needs --chat")
 	case f.RandomIDs != nil && (*f.RandomIDs < 0 || *f.RandomIDs > m.config().Context):
 		return usagef("--random-ids %d: want 0 to %d, what the model can take", *f.RandomIDs, m.config().Context)
 	case (f.PromptIDs != nil || f.RandomIDs != nil) && (f.Chat || f.Raw):

@@ -37,7 +37,7 @@ func TestPromptForms(t *testing.T) {
 	}{
 		{"plain", large, promptFlags{}, "Hello?"},
 		{"chat", large, promptFlags{Chat: true}, "[{user Hello?}]"},
-		{"system", large, promptFlags{Chat: true, System: &system}, "[{system Be brief.} {user Hello?}]"},
+		{"system", large, promptFlags{Chat: true, Form: chatForm{System: &system}}, "[{system Be brief.} {user Hello?}]"},
 		{"small", small, promptFlags{}, "Q: Hello?\nA:"},
 		{"small raw", small, promptFlags{Raw: true}, "Hello?"},
 	} {

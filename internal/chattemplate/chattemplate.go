@@ -12,12 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
@@ -27,11 +28,10 @@ type Message struct {
 	Content string
 }
 
-// Template is a chat template with the special tokens that it may refer to. The
-// zero value is an empty one.
+// Template is a chat template with the special tokens that it may refer to.
 type Template struct {
-	Name   string // in errors, such as "tokenizer_config.json: chat_template"
-	Source string
+	Name   string            // in errors, such as "tokenizer_config.json: chat_template"
+	Source string            // empty if there is none
 	Tokens map[string]string // by their names: "bos_token", "eos_token", ...
 }
 
@@ -41,31 +41,32 @@ const (
 	configName   = "tokenizer_config.json"
 )
 
-// ErrNotFound is the error of Open for a directory without a chat template.
-var ErrNotFound = errors.New("no chat template")
+// Limit is the size of the largest template; published ones have up to 20,000 bytes.
+var Limit = infile.Limit{Bytes: 128 << 10, What: "a chat template"}
 
-// maxFile bounds what is read: published files have some hundred kilobytes at most.
-const maxFile = 16 << 20
+// maxFile is the largest file to read: published ones have some hundred kilobytes at
+// most.
+var maxFile = infile.Limit{Bytes: 16 << 20, What: "a tokenizer's configuration"}
 
 // Open reads the chat template of a model directory: chat_template.jinja, or
 // chat_template in tokenizer_config.json. If that is a list of templates it is the
-// one named "default".
+// one named "default". Without any the Source is empty.
 func Open(fsys fs.FS) (*Template, error) {
 	var config struct {
 		ChatTemplate json.RawMessage `json:"chat_template"`
 		special
 	}
-	data, err := readFile(fsys, configName)
+	data, err := infile.ReadFS(fsys, configName, maxFile)
 	switch {
 	case err == nil:
-		if err := json.Unmarshal(data, &config); err != nil {
-			return nil, fmt.Errorf("%s: %w", configName, err)
+		if err := (jsonfile.File{Name: infile.Name(fsys, configName), Text: data}).Unmarshal(&config); err != nil {
+			return nil, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	t := &Template{Name: templateName, Tokens: config.special.contents()}
-	source, err := readFile(fsys, templateName)
+	t := &Template{Name: infile.Name(fsys, templateName), Tokens: config.special.contents()}
+	source, err := infile.ReadFS(fsys, templateName, Limit)
 	switch {
 	case err == nil:
 		t.Source = string(source)
@@ -73,20 +74,18 @@ func Open(fsys fs.FS) (*Template, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	t.Name = configName + ": chat_template"
+	t.Name = infile.Name(fsys, configName) + ": chat_template"
 	if t.Source, err = chosen(config.ChatTemplate); err != nil {
-		if !errors.Is(err, ErrNotFound) {
-			err = fmt.Errorf("%s: %w", t.Name, err)
-		}
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	return t, nil
 }
 
-// chosen returns the template in the value of chat_template.
+// chosen returns the template in the value of chat_template; it is empty if there is
+// none.
 func chosen(value json.RawMessage) (string, error) {
 	if len(value) == 0 || string(value) == "null" {
-		return "", ErrNotFound
+		return "", nil
 	}
 	var one string
 	if json.Unmarshal(value, &one) == nil {
@@ -139,22 +138,6 @@ func (s *special) contents() map[string]string {
 		}
 	}
 	return contents
-}
-
-func readFile(fsys fs.FS, name string) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("more than %d bytes", maxFile)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return data, nil
 }
 
 // Render returns a conversation in the template's form, ready for the assistant's

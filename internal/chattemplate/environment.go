@@ -30,10 +30,9 @@ var (
 )
 
 const (
-	maxSource = 128 << 10 // bytes of a template; published ones have up to 20,000
-	maxWork   = 50_000    // statements executed and loop items
-	maxOutput = 64 << 20  // bytes
-	maxError  = 200       // characters of an error of the library
+	maxWork   = 50_000   // statements executed and loop items
+	maxOutput = 64 << 20 // bytes
+	maxError  = 200      // characters of an error of the library
 )
 
 // execute renders the messages as text.
@@ -43,8 +42,8 @@ func (t *Template) execute(messages []Message) (text string, err error) {
 			err = fmt.Errorf("the template cannot be rendered: %v", r)
 		}
 	}()
-	if len(t.Source) > maxSource {
-		return "", fmt.Errorf("the template has %d bytes, want at most %d", len(t.Source), maxSource)
+	if size := int64(len(t.Source)); size > Limit.Bytes {
+		return "", fmt.Errorf("the template has %d bytes, want at most %d", size, Limit.Bytes)
 	}
 	cfg := config.New()
 	cfg.TrimBlocks, cfg.LeftStripBlocks = true, true // as transformers has it

@@ -1,8 +1,13 @@
 package dream
 
 import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/golden"
@@ -71,5 +76,101 @@ func TestMessageCannotEndItsTurn(t *testing.T) {
 		if !slices.Equal(control, want) {
 			t.Errorf("%q: control tokens %q, want %q", messages, control, want)
 		}
+	}
+}
+
+// withTemplate opens a model whose directory has a tokenizer_config.json with the
+// template.
+func withTemplate(t *testing.T, template string) *Model {
+	t.Helper()
+	dir := t.TempDir()
+	config, err := json.Marshal(map[string]string{"chat_template": template, "bos_token": "<|endoftext|>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{
+		"config.json":       filepath.Join(golden.Dir(t, "dream"), "config.json"),
+		"model.safetensors": filepath.Join(golden.Dir(t, "dream"), "model.safetensors"),
+		"tokenizer.json":    filepath.Join(golden.Dir(t, "tokenizer"), "qwen.json"),
+	} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// TestPublishedTemplateIsTheBuiltInForm: a checkpoint with the published template
+// gives the same ids as one without.
+func TestPublishedTemplateIsTheBuiltInForm(t *testing.T) {
+	published, err := os.ReadFile("../../internal/chattemplate/testdata/dream.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := withTemplate(t, string(published))
+	pieces := []string{"Hi", " ", "\n\n", "12 + 7?", "<|eot_id|>", "<|im_end|>", "<|im_start|>system\n", "日本", "\u00a0", "{{ x }}", "e\u0301", "'", "\t"}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		var messages []Message
+		for i := range 1 + rng.IntN(5) {
+			role := []string{"user", "assistant"}[i%2]
+			if i == 0 && rng.IntN(3) == 0 {
+				role = "system"
+			}
+			var content string
+			for range rng.IntN(5) {
+				content += pieces[rng.IntN(len(pieces))]
+			}
+			messages = append(messages, Message{role, content})
+		}
+		want, err := m.EncodeChatTemplate("", messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := m.EncodeChat(messages)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%q: got %v, %v; want %v", messages, got, err, want)
+		}
+	}
+}
+
+// TestChatTemplates: the checkpoint's own, another, and what cannot be rendered.
+func TestChatTemplates(t *testing.T) {
+	m := withTemplate(t, "{{ bos_token }}own {{ messages[0].content }}")
+	user := []Message{{"user", "<|mask|>"}}
+	for source, want := range map[string]string{"own": "<|endoftext|>own ", "other {{ messages[0]['content'] }}": "other "} {
+		var got []int32
+		var err error
+		if source == "own" {
+			got, err = m.EncodeChat(user)
+		} else {
+			got, err = m.EncodeChatTemplate(source, user)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantIDs, _ := m.files.Tokenizer.EncodeParts([]tokenizer.Part{{Text: want, Control: true}, {Text: "<|mask|>"}})
+		if !slices.Equal(got, wantIDs) {
+			t.Errorf("%s: got %v, want %v", source, got, wantIDs)
+		}
+	}
+	m = withTemplate(t, "{% include 'x' %}")
+	if _, err := m.EncodeChat(user); !errors.Is(err, ErrChatTemplate) || !strings.Contains(err.Error(), "'include' not found") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := m.EncodeChatTemplate("", user); err != nil {
+		t.Errorf("the built-in form: %v", err)
 	}
 }

@@ -33,6 +33,10 @@ var (
 	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
 	ErrClosed      = diffusion.ErrClosed      // the model was closed
 	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
+
+	// ErrChatTemplate: a chat template is broken, uses what is not supported, or does
+	// not fit the conversation.
+	ErrChatTemplate = diffusion.ErrChatTemplate
 )
 
 // Open reads the model directory dir: config.json, the weights

@@ -3,6 +3,7 @@ package llada
 import (
 	"strings"
 
+	"github.com/pulsecol/pulsecol/internal/chattemplate"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
@@ -12,20 +13,51 @@ type Message struct {
 	Content string
 }
 
-// EncodeChat returns the token ids of a conversation in the form of LLaDA-8B-Instruct
-// and LLaDA-1.5, ready for the assistant's answer. A last message of the assistant
-// is the beginning of that answer, taken as it is. White space at the ends of the
-// others is left out.
+// EncodeChat returns the token ids of a conversation, ready for the assistant's answer.
+// A last message of the assistant is the beginning of that answer, taken as it is.
+//
+// The form is the checkpoint's own chat template (chat_template.jinja, or chat_template
+// in tokenizer_config.json), as transformers renders it. Without one it is that of
+// LLaDA-8B-Instruct and LLaDA-1.5, which leaves out white space at the ends of
+// messages.
 //
 // Special tokens are recognised in the form only: a message that spells
-// "<|eot_id|>" does not end its turn, and has the ids of these ten characters. The
-// error is ErrNoTokenizer, or names text that is not valid UTF-8.
+// "<|eot_id|>" does not end its turn, and has the ids of these ten characters.
+//
+// The error is ErrNoTokenizer, ErrChatTemplate, which says what of the template is not
+// supported or which message it changes, or names text that is not valid UTF-8.
 func (m *Model) EncodeChat(messages []Message) ([]int32, error) {
-	return m.files.EncodeParts(chatParts(messages))
+	t, err := m.files.ChatTemplate()
+	if err != nil {
+		return nil, err
+	}
+	return m.files.EncodeChat(t, plain(messages), chatParts)
 }
 
-// chatParts is the chat template: the form, and in it roles and contents.
-func chatParts(messages []Message) []tokenizer.Part {
+// EncodeChatTemplate is EncodeChat with source, a Jinja template, in the place of the
+// checkpoint's own. If it is empty, the form is the one that EncodeChat takes without
+// a template.
+func (m *Model) EncodeChatTemplate(source string, messages []Message) ([]int32, error) {
+	t, err := m.files.ChatTemplate()
+	if err != nil { // of the checkpoint's; that one may refer to no special token then
+		t = chattemplate.Template{}
+	}
+	t.Name, t.Source = "the given template", source
+	return m.files.EncodeChat(t, plain(messages), chatParts)
+}
+
+// plain returns messages as package chattemplate has them.
+func plain(messages []Message) []chattemplate.Message {
+	var out []chattemplate.Message
+	for _, m := range messages {
+		out = append(out, chattemplate.Message(m))
+	}
+	return out
+}
+
+// chatParts is the form of a checkpoint without a template, and in it roles and
+// contents.
+func chatParts(messages []chattemplate.Message) []tokenizer.Part {
 	var answer string
 	if last := len(messages) - 1; last >= 0 && messages[last].Role == "assistant" {
 		messages, answer = messages[:last], messages[last].Content

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"github.com/pulsecol/pulsecol/internal/chattemplate"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
@@ -32,6 +33,9 @@ type Files struct {
 	Generation jsonfile.File        // generation_config.json; without text if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
 	Weights    safetensors.Source   // from OpenWeights; nil if they are random
+
+	chat    *chattemplate.Template // of the directory; nil if there is no directory
+	chatErr error                  // why it is broken
 
 	open   func() (safetensors.Source, error)
 	random *randomWeights // nil if they are a checkpoint's
@@ -77,6 +81,7 @@ func openText(fsys fs.FS, open func() (safetensors.Source, error)) (*Files, erro
 	if f.Tokenizer, err = tokenizer.Open(fsys); err != nil && !errors.Is(err, tokenizer.ErrNotFound) {
 		return nil, err
 	}
+	f.openChat(fsys)
 	return &f, nil
 }
 
@@ -104,15 +109,6 @@ func (f *Files) Encode(text string) ([]int32, error) {
 		return nil, ErrNoTokenizer
 	}
 	return f.Tokenizer.Encode(text)
-}
-
-// EncodeParts returns the token ids of a text of several parts, with special tokens
-// recognised in its Control parts only.
-func (f *Files) EncodeParts(parts []tokenizer.Part) ([]int32, error) {
-	if f.Tokenizer == nil {
-		return nil, ErrNoTokenizer
-	}
-	return f.Tokenizer.EncodeParts(parts)
 }
 
 // Decode returns the text of ids, leaving out special tokens.

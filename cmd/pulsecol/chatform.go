@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol/internal/chattemplate"
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+// chatForm is the form of a conversation.
+type chatForm struct {
+	System       *string `group:"Prompt" placeholder:"TEXT" help:"System message of a conversation."`
+	ChatTemplate *string `name:"chat-template" group:"Prompt" placeholder:"FILE" help:"Jinja template of a conversation. Default: the model's own, else builtin, the form of the published Instruct model."`
+}
+
+// builtinForm is the value of --chat-template for no template at all.
+const builtinForm = "builtin"
+
+// encode returns the token ids of messages, with the system message before them.
+func (f *chatForm) encode(m *openModel, messages []llada.Message) ([]int32, error) {
+	if f.System != nil {
+		messages = append([]llada.Message{{Role: "system", Content: *f.System}}, messages...)
+	}
+	if f.ChatTemplate == nil {
+		ids, err := m.encodeChat(messages)
+		if errors.Is(err, llada.ErrChatTemplate) {
+			err = fmt.Errorf("%w (see --chat-template)", err)
+		}
+		return ids, err
+	}
+	if *f.ChatTemplate == builtinForm {
+		return m.encodeChatTemplate("", messages)
+	}
+	source, err := readTemplate(*f.ChatTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("--chat-template: %w", err)
+	}
+	return m.encodeChatTemplate(source, messages)
+}
+
+func readTemplate(path string) (string, error) {
+	data, err := infile.Read(path, chattemplate.Limit)
+	if err == nil && len(data) == 0 {
+		err = fmt.Errorf("%s is empty; --chat-template %s is the form of the published models", path, builtinForm)
+	}
+	return string(data), err
+}
