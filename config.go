@@ -38,7 +38,7 @@ type Config struct {
 	// AutoPrecision, is Float32 on the CPU, which does not round, and BFloat16 on
 	// GPUs. BFloat16 and Int16 give other results, BFloat16 with about the error of
 	// rounding weights and activations to bfloat16, Int16 as a rule with less. Which
-	// of them is fastest on the CPU depends on the processor; see docs/cpu.md. On the
+	// of them is fastest on the CPU depends on the processor; see docs/cpu-precision.md. On the
 	// CPU softmax, scores and gradients are float32, and so are all values between
 	// operators. On GPUs values between operators are of the same precision, and there
 	// is no Int16.

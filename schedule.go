@@ -40,7 +40,7 @@ type Schedule interface {
 //
 // where equal steps count once, W is at least 1, and R = 1 means step 1 alone.
 // Every other step reuses. Answers that build on themselves are better with a Window
-// of 1 (docs/results.md).
+// of 1 (docs/schedules.md).
 type Uniform struct {
 	Window    float64 // η, in (0, 1]; 0 = 0.3
 	Refreshes int     // R; 0 = 16 (the paper's for LLaDA; 8 for Dream)

@@ -1,4 +1,4 @@
-package docs
+package main
 
 import (
 	"encoding/json"
@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 )
-
-const root = "../.." // of the module
 
 var (
 	goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
@@ -32,7 +30,7 @@ func TestSnippets(t *testing.T) {
 	overlay := map[string]map[string]string{"Replace": {}}
 	type snippet struct{ name, pkg, code string }
 	var snippets []snippet
-	for _, page := range Pages(t) {
+	for _, page := range allPages(t) {
 		for i, m := range goBlock.FindAllStringSubmatch(read(t, page), -1) {
 			s := snippet{fmt.Sprintf("%s, snippet %d", page, i+1), fmt.Sprintf("internal/docs/snippet%d", len(snippets)), m[1]}
 			file := filepath.Join(dir, fmt.Sprintf("%d.go", len(snippets)))
@@ -118,33 +116,4 @@ func complete(t *testing.T, code string) string {
 		head += fmt.Sprintf("import %q\n", imports[name])
 	}
 	return head + code
-}
-
-func read(t *testing.T, page string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// Pages are the project's pages, relative to its root.
-func Pages(t *testing.T) []string {
-	t.Helper()
-	pages := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/notes/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range found {
-			rel, err := filepath.Rel(root, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pages = append(pages, filepath.ToSlash(rel))
-		}
-	}
-	return pages
 }

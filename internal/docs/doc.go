@@ -1,2 +1,0 @@
-// Package docs tests the project's pages.
-package docs

@@ -1,0 +1,151 @@
+package main
+
+import "fmt"
+
+// methods are the rows of tables of answers.
+var methods = []struct {
+	name, method string
+	sparsity     float64 // 0: none
+}{
+	{"full attention", "full", 0},
+	{"PulseCol 80 %", "pulsecol", 0.8}, {"PulseCol 90 %", "pulsecol", 0.9},
+	{"SparseD 80 %", "sparsed", 0.8}, {"SparseD 90 %", "sparsed", 0.9},
+	{"BS+PR (blocks, refreshed) 80 %", "block-pr", 0.8}, {"BS+PR (blocks, refreshed) 90 %", "block-pr", 0.9},
+	{"CS+SS (columns, not refreshed) 80 %", "column-ss", 0.8}, {"CS+SS (columns, not refreshed) 90 %", "column-ss", 0.9},
+	{"sliding window", "window", 0}, {"streaming", "streaming", 0},
+}
+
+// score writes the percentage of right answers and its standard error.
+func score(r record) string {
+	return fmt.Sprintf("%.1f ± %.1f", r.number("score"), r.number("stderr"))
+}
+
+// answer returns the record of a method in a table of methods, nil if it was not measured.
+func (t *table) answer(model, task, method string, sparsity float64) record {
+	want := record{"model": model, "task": task, "method": method, "samples": 200, "minus": nil, "schedule": nil, "group_size": nil}
+	if sparsity > 0 {
+		want["sparsity"] = sparsity
+	}
+	for _, r := range t.find("eval", want) {
+		return r
+	}
+	return nil
+}
+
+func readmeAnswers(t *table) {
+	t.add("1,024 tokens", "pairs kept", "several numbers, LLaDA type", "several numbers, Dream type", "chains of names, Dream type")
+	for _, m := range methods {
+		if m.method == "column-ss" || m.method == "streaming" || m.sparsity == 0.9 && m.method != "pulsecol" {
+			continue // in docs/results.md
+		}
+		tracking := t.answer("dream", "tracking@1024", m.method, m.sparsity)
+		t.add(m.name, fmt.Sprintf("%.0f %%", 100*tracking.number("kept")), score(t.answer("llada", "multiquery@1024", m.method, m.sparsity)),
+			score(t.answer("dream", "multiquery@1024", m.method, m.sparsity)), score(tracking))
+	}
+}
+
+func answers(t *table, model string, tasks ...string) {
+	heading := []string{"method", "kept"}
+	for _, task := range tasks {
+		heading = append(heading, "`"+task+"`")
+	}
+	t.add(heading...)
+	for _, m := range methods {
+		cells := []string{m.name, ""}
+		for _, task := range tasks {
+			r := t.answer(model, task, m.method, m.sparsity)
+			if r == nil {
+				cells = append(cells, "")
+				continue
+			}
+			cells[1] = fmt.Sprintf("%.0f %%", 100*r.number("kept"))
+			cells = append(cells, score(r))
+		}
+		t.add(cells...)
+	}
+}
+
+func answersMinus(t *table) {
+	columns := []struct{ model, task, heading string }{
+		{"dream", "tracking@1024", "`tracking@1024`, Dream type"}, {"llada", "multiquery@1024", "`multiquery@1024`, LLaDA type"},
+		{"dream", "multiquery@1024", "`multiquery@1024`, Dream type"},
+	}
+	heading := []string{"PulseCol at 90 % minus"}
+	for _, c := range columns {
+		heading = append(heading, c.heading)
+	}
+	t.add(heading...)
+	for _, other := range []struct{ method, name string }{
+		{"full", "full attention"}, {"sparsed", "SparseD"}, {"block-pr", "BS+PR"}, {"column-ss", "CS+SS"},
+	} {
+		cells := []string{other.name}
+		for _, c := range columns {
+			r := t.one("eval", record{"model": c.model, "task": c.task, "minus": other.method})
+			cells = append(cells, fmt.Sprintf("%+.1f ± %.1f", r.number("score"), r.number("stderr")))
+		}
+		t.add(cells...)
+	}
+}
+
+func answersSchedules(t *table) {
+	t.add("up to so many refreshes", "1", "2", "3", "4")
+	for _, part := range []struct{ model, task, name string }{
+		{"dream", "tracking@512", "Dream type, `tracking@512`"}, {"llada", "multiquery@512", "LLaDA type, `multiquery@512`"},
+	} {
+		full := t.one("eval", record{"model": part.model, "task": part.task, "method": "full"})
+		t.add("**"+part.name+"**, full attention "+score(full), "", "", "", "")
+		for _, s := range []struct {
+			name, schedule string
+			eta            float64
+		}{{"uniform", "uniform", 0.3}, {"random", "random", 0.3}, {"power", "power", 0.3}, {"uniform, window 1", "uniform", 1}, {"adaptive", "adaptive", 1}} {
+			cells := []string{s.name}
+			for refreshes := 1; refreshes <= 4; refreshes++ {
+				cell := ""
+				for _, r := range t.find("eval", record{"model": part.model, "task": part.task, "schedule": s.schedule, "eta": s.eta, "refreshes": refreshes}) {
+					cell = score(r)
+					if made := r.number("refreshes_mean"); made > 0 {
+						cell += fmt.Sprintf(" (%.3g made)", made)
+					}
+				}
+				cells = append(cells, cell)
+			}
+			t.add(cells...)
+		}
+	}
+}
+
+func answersRefreshes(t *table) {
+	heading, cells := []string{"refreshes, uniform"}, []string{"score"}
+	for _, n := range []int{1, 2, 4, 9} {
+		heading = append(heading, fmt.Sprint(n))
+		cells = append(cells, score(t.one("eval", record{"model": "llada", "task": "multiquery@512", "schedule": "uniform", "eta": 0.3, "refreshes": n})))
+	}
+	t.add(append(heading, "full attention")...)
+	t.add(append(cells, score(t.one("eval", record{"model": "llada", "task": "multiquery@512", "method": "full"})))...)
+}
+
+func answersGroups(t *table) {
+	heading, cells := []string{"queries in a group, 9 refreshes"}, []string{"score"}
+	for _, n := range []int{8, 16, 32, 64, 128} {
+		heading = append(heading, fmt.Sprint(n))
+		cells = append(cells, score(t.one("eval", record{"model": "llada", "task": "multiquery@512", "group_size": n})))
+	}
+	t.add(heading...)
+	t.add(cells...)
+}
+
+func inspectUnion(t *table) {
+	t.add("model", "tokens", "group 32, 80 %", "group 32, 90 %", "group 64, 80 %")
+	for _, model := range []struct{ model, name string }{{"llada", "small LLaDA type"}, {"dream", "small Dream type"}} {
+		for _, n := range []int{800, 1032, 2032, 4032} {
+			cells := []string{model.name, number(float64(n))}
+			for _, at := range []struct {
+				group    int
+				sparsity float64
+			}{{32, 0.8}, {32, 0.9}, {64, 0.8}} {
+				cells = append(cells, fmt.Sprintf("%.2f", t.one("inspect", record{"model": model.model, "tokens": n, "group": at.group, "sparsity": at.sparsity}).number("union")))
+			}
+			t.add(cells...)
+		}
+	}
+}
