@@ -3,6 +3,7 @@ package pulsecol
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -57,13 +58,9 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, ErrClosed
 	case l.used:
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
-	case q == nil || k == nil || v == nil:
-		return nil, fmt.Errorf("pulsecol: %s: q, k and v must not be nil", l.path)
-	case len(q.Shape()) != 4:
-		return nil, fmt.Errorf("pulsecol: %s: q has shape %v, want [B H N D]", l.path, q.Shape())
 	}
-	if err := checkRows(o.rows, q); err != nil { // before there are nodes for it
-		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
+	if err := o.check(q, k, v); err != nil { // before there are nodes for it
+		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
 	}
 	p := op.AttentionParams{
 		Group: l.ctl.group, Selection: l.ctl.sel, Scale: l.ctl.cfg.Scale,
@@ -102,16 +99,35 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	return y, nil
 }
 
-// checkRows checks the rows that attention to q is wanted for, if it is for some.
-func checkRows(rows, q *gorgonia.Node) error {
-	if rows == nil {
-		return nil
-	}
-	if t, ok := rows.Type().(gorgonia.TensorType); !ok || t.Of != tensor.Int32 || len(rows.Shape()) != 1 || rows.Shape()[0] < 1 {
-		return fmt.Errorf("rows are %v of shape %v, want int32 [R]", rows.Type(), rows.Shape())
-	}
-	if rows.Graph() != nil && q.Graph() != nil && rows.Graph() != q.Graph() {
-		return errors.New("rows and q belong to different graphs")
+// check returns what is wrong with the type, the rank or the graph of an input. What
+// their sizes have to do with each other is left to the operators.
+func (o *attentionOptions) check(q, k, v *gorgonia.Node) error {
+	for _, in := range []struct {
+		is       string
+		n        *gorgonia.Node
+		of       tensor.Dtype
+		dims     string
+		optional bool
+	}{
+		{"q is", q, tensor.Float32, "B H N D", false},
+		{"k is", k, tensor.Float32, "B Hkv N D", false},
+		{"v is", v, tensor.Float32, "B Hkv N D", false},
+		{"the padding mask is", o.mask, tensor.Float32, "B N", true},
+		{"rows are", o.rows, tensor.Int32, "R", true},
+	} {
+		switch {
+		case in.n == nil && in.optional:
+			continue
+		case in.n == nil:
+			return errors.New("q, k and v must not be nil")
+		}
+		t, ok := in.n.Type().(gorgonia.TensorType)
+		if rank := len(strings.Fields(in.dims)); !ok || t.Of != in.of || len(in.n.Shape()) != rank {
+			return fmt.Errorf("%s %s, want %v [%s]", in.is, op.Describe(in.n), in.of, in.dims)
+		}
+		if in.n.Graph() != nil && q.Graph() != nil && in.n.Graph() != q.Graph() {
+			return fmt.Errorf("%s of a graph other than q's", in.is)
+		}
 	}
 	return nil
 }

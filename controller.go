@@ -27,6 +27,8 @@ var (
 	ErrRanOnce = errors.New("pulsecol: a Lisp machine runs its graph once; close it and attach a new one for the next step")
 	// ErrStale: there are no columns yet, or an error left them half built.
 	ErrStale = op.ErrStale
+	// ErrOwner: the graph has layers of another controller.
+	ErrOwner = op.ErrOwner
 	// ErrMemory: the GPU has less memory than is wanted.
 	ErrMemory = cudaop.ErrMemory
 )
@@ -63,6 +65,7 @@ func NewController(c Config) (*Controller, error) {
 	c = c.withDefaults()
 	sel, group := c.Pattern.selection(c.Sparsity, c.GroupSize)
 	ctl := &Controller{cfg: c, sel: sel, group: group, auto: auto}
+	ctl.step.Name = c.Name
 	ctl.step.Limit(c.Threads)
 	return ctl, nil
 }

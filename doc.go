@@ -35,11 +35,14 @@
 // Read results with gorgonia.Read. The value of a node may be overwritten by a
 // later operator of the same run, by Gorgonia's own operators always, and by
 // those of package op under a workspace. Column tables come from
-// [Controller.Columns], as copies.
+// [Controller.Columns], as copies. Between steps the graph's UnbindAllNonInputs may
+// drop the values of its nodes.
 //
 // # Concurrency
 //
 // A controller belongs to one machine, and both to one goroutine at a time. Two
 // graphs with a controller each may run side by side. One graph must not be run
-// by two machines: Gorgonia binds values to nodes.
+// by two machines: Gorgonia binds values to nodes. [NewMachine] refuses a graph with
+// layers of another controller, or in the open machine of one; bare tape machines on
+// the graph it does not know of.
 package pulsecol

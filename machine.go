@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/cudaop"
@@ -25,8 +26,10 @@ type Machine struct {
 }
 
 // Attach puts vm under ctl. vm runs a graph whose Attention layers belong to
-// ctl; from now on it must be run through the Machine only. Prefer NewMachine,
-// which also checks the graph.
+// ctl; from now on it must be run through the Machine only. If vm is a tape machine,
+// a graph with layers of another controller is an error that wraps ErrOwner, and so
+// are layers of ctl in another graph an error. Prefer NewMachine, which also checks
+// the graph.
 //
 // A Lisp machine leaves the gradients of a step with the nodes, for Node.Grad; where
 // they cannot be computed the step fails with an error that wraps op.ErrNoGradient.
@@ -37,18 +40,14 @@ type Machine struct {
 // zeroed. gorgonia.ExecuteFwdOnly leaves out the backward pass; a machine of
 // gorgonia.ExecuteBwdOnly runs nothing, which is an error of the step.
 func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
-	switch {
-	case vm == nil:
+	if vm == nil {
 		return nil, errors.New("pulsecol: Attach: the machine is nil")
-	case ctl == nil:
-		return nil, errors.New("pulsecol: Attach: the controller is nil")
-	case ctl.closed:
-		return nil, ErrClosed
-	case ctl.machine != nil:
-		return nil, ErrAttached
 	}
 	if _, ok := vm.(*Machine); ok {
 		return nil, fmt.Errorf("pulsecol: Attach: the machine already has a controller: %w", ErrAttached)
+	}
+	if err := ctl.canRun(graphOf(vm)); err != nil {
+		return nil, err
 	}
 	_, lisp := vm.(interface {
 		LastRun() (*gorgonia.Node, bool)
@@ -58,15 +57,56 @@ func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
 	return m, nil
 }
 
+// graphOf returns the graph of a tape machine, nil of others. Its Prog is exported, the
+// type of the result is not.
+func graphOf(vm gorgonia.VM) *gorgonia.ExprGraph {
+	prog := reflect.ValueOf(vm).MethodByName("Prog")
+	if !prog.IsValid() || prog.Type().NumIn() != 0 || prog.Type().NumOut() != 1 {
+		return nil
+	}
+	if p, ok := prog.Call(nil)[0].Interface().(interface{ Graph() *gorgonia.ExprGraph }); ok {
+		return p.Graph()
+	}
+	return nil
+}
+
+// canRun returns why a machine under c cannot run g, nil if g is nil or it can.
+func (c *Controller) canRun(g *gorgonia.ExprGraph) error {
+	switch {
+	case c == nil:
+		return errors.New("pulsecol: the machine's controller is nil")
+	case c.closed:
+		return ErrClosed
+	case c.machine != nil:
+		return ErrAttached
+	case g == nil:
+		return nil
+	}
+	if err := c.step.Owns(g); err != nil {
+		return err
+	}
+	for _, l := range c.layers {
+		if l.used && !l.state.In(g) {
+			return fmt.Errorf("pulsecol: the attention of %s is not in the machine's graph", l.path)
+		}
+	}
+	return nil
+}
+
 // NewMachine compiles g into a tape machine under ctl. Unlike
 // gorgonia.NewTapeMachine it returns an error where that panics, where op.Check
-// finds that g would compute wrong values, and, wrapping ErrMemory, where a GPU has
-// less memory free than g takes.
+// finds that g would compute wrong values, where a layer of ctl is in another graph
+// and, wrapping ErrOwner, where g has layers of another controller or is in a machine of
+// one that is not closed; clones of a graph share its layers. Where a GPU has less
+// memory free than g takes, the error wraps ErrMemory. An error changes nothing.
 func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) (m *Machine, err error) {
 	if g == nil {
 		return nil, errors.New("pulsecol: NewMachine: the graph is nil")
 	}
 	if err := op.Check(g); err != nil {
+		return nil, err
+	}
+	if err := ctl.canRun(g); err != nil {
 		return nil, err
 	}
 	vm, err := cudaop.NewTapeMachine(g, opts...)
@@ -192,6 +232,7 @@ func (m *Machine) Close() error {
 	}
 	m.closed = true
 	m.ctl.machine = nil
+	m.ctl.step.Release()
 	return cudaop.Close(m.vm)
 }
 

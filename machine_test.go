@@ -420,7 +420,7 @@ func TestOtherMachines(t *testing.T) {
 	}
 
 	other := newController(t, pulsecol.Config{Sparsity: 0.5, Name: "other"})
-	second := must(pulsecol.NewMachine(r.g, other))(t)
+	second := must(pulsecol.Attach(gorgonia.NewLispMachine(r.g, gorgonia.ExecuteFwdOnly()), other))(t) // whose graph Attach cannot see
 	defer second.Close()
 	if err := other.Start(1); err != nil {
 		t.Fatal(err)

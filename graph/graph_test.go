@@ -3,7 +3,10 @@ package graph_test
 import (
 	"errors"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -354,6 +357,14 @@ func TestBlockPadding(t *testing.T) {
 	}
 }
 
+// recorder is a hash that keeps what is written to it.
+type recorder struct {
+	hash.Hash
+	text strings.Builder
+}
+
+func (r *recorder) Write(p []byte) (int, error) { return r.text.Write(p) }
+
 // TestPrecision: the controller's precision reaches the four operators with weights
 // and the three of attention of a block, and the head keeps its own.
 func TestPrecision(t *testing.T) {
@@ -363,7 +374,12 @@ func TestPrecision(t *testing.T) {
 		llada.build(t, g, ctl, 2, 6, 1, 2, 3, 6, 6, 6)
 		got := 0
 		for _, n := range g.AllNodes() {
-			if n.Op() != nil && strings.Contains(n.Op().String(), precision.String()) {
+			if n.Op() == nil {
+				continue
+			}
+			h := &recorder{Hash: fnv.New32a()}
+			n.Op().WriteHash(h)
+			if strings.Contains(h.text.String(), strconv.Quote(precision.String())) {
 				got++
 			}
 		}

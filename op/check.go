@@ -3,6 +3,7 @@ package op
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"gorgonia.org/gorgonia"
 )
@@ -12,6 +13,10 @@ import (
 //
 //   - Two different nodes have the same 32-bit hash. The compiler of the tape
 //     machine would take them for one (gorgonia pull request 581).
+//   - An input has no name. Gorgonia merges it with any other unnamed input of its
+//     shape, so that q, k and v become one node (gorgonia issues 492, 501).
+//   - A constant tensor is known by an abbreviated print of its value. Gorgonia merges
+//     it with any other that prints alike.
 //   - Something other than an operator of this package or gorgonia.Read consumes
 //     a layer's column table. Gorgonia may overwrite what it consumes
 //     (gorgonia issues 560, 569, 576).
@@ -37,6 +42,9 @@ func Check(g *gorgonia.ExprGraph) error {
 			errs = append(errs, fmt.Errorf("op: %w: nodes %d %v and %d %v have the same hash %#x; rename one", ErrGraph, other.ID(), other, n.ID(), n, h))
 		}
 		seen[h] = n
+		if isConstant(n) && strings.Contains(n.Name(), "...") {
+			errs = append(errs, fmt.Errorf("op: %w: constant node %d of shape %v is named by its abbreviated value; give it a name of its own", ErrGraph, n.ID(), n.Shape()))
+		}
 		if top, ok := Unwrap(n.Op()).(*GroupTopK); ok && top.state != nil {
 			for it := g.To(n.ID()); it.Next(); {
 				reader := it.Node().(*gorgonia.Node)
@@ -46,10 +54,21 @@ func Check(g *gorgonia.ExprGraph) error {
 			}
 		}
 	}
+	// A node without a name of its own makes one up when asked, so ask the graph.
+	for _, n := range g.ByName("") {
+		if n.Op() == nil {
+			errs = append(errs, fmt.Errorf("op: %w: input node %d of shape %v has no name; give it one with gorgonia.WithName", ErrGraph, n.ID(), n.Shape()))
+		}
+	}
 	if gorgonia.CUDA && read && !gpu {
 		errs = append(errs, fmt.Errorf("op: %w: it has a gorgonia.Read and no GPU operator, on which Gorgonia's cuda build ends the program; use Node.Value", ErrGraph))
 	}
 	return errors.Join(errs...)
+}
+
+// isConstant reports whether n is a constant, whose operator is not exported.
+func isConstant(n *gorgonia.Node) bool {
+	return n.Op() != nil && strings.Contains(fmt.Sprintf("%T", n.Op()), "constant")
 }
 
 // isRead reports whether n is gorgonia.Read, whose operator is not exported. A

@@ -4,7 +4,7 @@ import "errors"
 
 // Errors that callers may test for with errors.Is.
 var (
-	// ErrShape: an input's rank or sizes do not fit the operator.
+	// ErrShape: an input's type, rank or sizes do not fit the operator.
 	ErrShape = errors.New("wrong shape")
 	// ErrValue: a value at run time is not what the operator needs.
 	ErrValue = errors.New("wrong value")
@@ -16,6 +16,8 @@ var (
 	// ErrNoMachine: an operator with a State ran outside the machine its
 	// controller is attached to.
 	ErrNoMachine = errors.New("ran outside the machine of its controller")
+	// ErrOwner: an operator belongs to another controller, or to its machine.
+	ErrOwner = errors.New("belongs to another controller")
 	// ErrOrder: the operators of one layer did not run in order within a step.
 	ErrOrder = errors.New("ran out of order")
 	// ErrStale: there is no column table, or an error left it half built.

@@ -297,7 +297,7 @@ func TestGradErrors(t *testing.T) {
 // TestSymDiff: asked directly, an operator without a gradient names itself.
 func TestSymDiff(t *testing.T) {
 	_, err := op.NewAdd("sum").SymDiff(nil, nil, nil)
-	if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "Add{sum}[]: has no gradient") {
+	if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "Add{sum}: has no gradient") {
 		t.Errorf("got %v", err)
 	}
 	_, err = must(op.NewGroupTopK("top", 6, op.AttentionParams{}))(t).SymDiff(nil, nil, nil)

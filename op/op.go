@@ -52,11 +52,13 @@ func (id *identity) Hashcode() uint32 {
 	return h.Sum32()
 }
 
+// String is the kind and the path, as errors and prints of graphs name the operator.
+// Gorgonia tells operators apart by WriteHash.
 func (id *identity) String() string {
 	if id.path == "" {
-		return fmt.Sprintf("%s%v", id.kind, id.params)
+		return id.kind
 	}
-	return fmt.Sprintf("%s{%s}%v", id.kind, id.path, id.params)
+	return fmt.Sprintf("%s{%s}", id.kind, id.path)
 }
 
 // base is embedded by every operator.
@@ -129,6 +131,32 @@ func recovered(o fmt.Stringer, err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
 	}
+}
+
+// checkInputs checks the number of inputs and their types, about which Gorgonia's own
+// errors are those of a unification.
+func (b *base) checkInputs(in []*gorgonia.Node) error {
+	if len(in) != len(b.in) {
+		return fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrShape, len(in), len(b.in))
+	}
+	for i, n := range in {
+		want := b.in[i].(gorgonia.TensorType)
+		if t, ok := n.Type().(gorgonia.TensorType); !ok || t.Of != want.Of {
+			return fmt.Errorf("%s: %w: input %d is %s, want %v of %d dimensions", b, ErrShape, i, Describe(n), want.Of, want.Dims)
+		}
+	}
+	return nil
+}
+
+// Describe returns the type and shape of a node, for errors.
+func Describe(n *gorgonia.Node) string {
+	if n.Type() == nil {
+		return "a statement, which has no value"
+	}
+	if t, ok := n.Type().(gorgonia.TensorType); ok {
+		return fmt.Sprintf("%v of shape %v", t.Of, n.Shape())
+	}
+	return fmt.Sprintf("a scalar %v", n.Type())
 }
 
 // shapes returns the shapes of an operator's inputs after checking their ranks,
@@ -226,10 +254,11 @@ func sameShape(a, b tensor.Shape) bool {
 	return true
 }
 
-// Apply adds o to the graph of its inputs, as gorgonia.ApplyOp does, with two
-// differences: a panic of Gorgonia becomes an error, and so does a merge with a
-// node of another operator of this package that hashes alike but is not equal
-// (another layer's state, another weight under the same name).
+// Apply adds o to the graph of its inputs, as gorgonia.ApplyOp does, with three
+// differences: inputs of a wrong type are an ErrShape that says which; a panic of
+// Gorgonia becomes an error; and so does a merge with a node of another operator of
+// this package that hashes alike but is not equal (another layer's state, another
+// weight under the same name).
 func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error) {
 	first := -1 // with a graph; a constant has none until it is used
 	for i, in := range inputs {
@@ -244,6 +273,11 @@ func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error
 		}
 	}
 	defer recovered(o, &err)
+	if p, ok := o.(planned); ok {
+		if err := p.checkInputs(inputs); err != nil {
+			return nil, err
+		}
+	}
 	if n, err = gorgonia.ApplyOp(o, inputs...); err != nil {
 		return nil, err
 	}

@@ -162,8 +162,8 @@ func TestShapeErrors(t *testing.T) {
 			if n.Dims() != len(n.Shape()) {
 				t.Errorf("%v of %v: type of rank %d, shape %v", c.op, c.shapes, n.Dims(), n.Shape())
 			}
-		case err == nil || !strings.Contains(err.Error(), c.want):
-			t.Errorf("%v of %v: got %v, %v, want an error with %q", c.op, c.shapes, n, err, c.want)
+		case !errors.Is(err, op.ErrShape) || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%v of %v: got %v, %v, want ErrShape with %q", c.op, c.shapes, n, err, c.want)
 		case len(g.AllNodes()) != before:
 			t.Errorf("%v of %v: the failure left nodes in the graph", c.op, c.shapes)
 		}

@@ -38,9 +38,12 @@ func (m Mode) String() string {
 // operators read it; outside Begin and End they refuse to run. It also computes for
 // the operators of the graph that it is bound to: see Bind.
 type Step struct {
-	last uint64
-	now  atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
-	team kernel.Team
+	Name string // of the controller, for errors
+
+	last  uint64
+	now   atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
+	team  kernel.Team
+	bound bool // to a graph, and not released
 }
 
 // Limit sets the most goroutines that compute at a time; 0 means GOMAXPROCS.
@@ -63,8 +66,10 @@ func (s *Step) End() {
 
 // Bind makes the operators of this package in g compute under s: on its
 // goroutines, and until the context of a step is done. They then belong to one
-// machine and keep between runs what these would otherwise allocate.
+// machine, until Release, and keep between runs what these would otherwise allocate.
+// Owns says whether they may be bound.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
+	s.bound = true
 	bound := map[planned]bool{}
 	for _, n := range g.AllNodes() {
 		o, ok := n.Op().(planned)

@@ -241,6 +241,9 @@ type planned interface {
 	setPlan(w *Workspace, readers int, n *gorgonia.Node)
 	planReaders() int
 	bind(s *Step, leaves []*gorgonia.Node)
+	boundTo() *Step
+	layer() *State
+	checkInputs(in []*gorgonia.Node) error
 }
 
 // plan is where an operator's result comes from and who computes it; with the zero
@@ -268,6 +271,7 @@ func (p *plan) setPlan(w *Workspace, readers int, n *gorgonia.Node) {
 func (p *plan) planReaders() int { return p.readers }
 
 func (p *plan) bind(s *Step, leaves []*gorgonia.Node) { p.step, p.leaves = s, leaves }
+func (p *plan) boundTo() *Step                        { return p.step }
 
 // team computes the operator.
 func (p *plan) team() *kernel.Team {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
-	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/internal/decode"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -95,9 +94,6 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	expr := gorgonia.NewGraph()
 	g, err := build(expr, s, ctl)
 	if err != nil {
-		return nil, err
-	}
-	if err := graph.Check(expr); err != nil {
 		return nil, err
 	}
 	ws := op.NewWorkspace()
