@@ -95,13 +95,13 @@ func (a *Operands) check(fn string) {
 	if a.Valid != nil {
 		checkLen(fn, "Valid", len(a.Valid), a.Batch*a.Len)
 	}
-	if from, to := a.wanted(); from < 0 || from >= to || to > a.Len {
+	if from, to := a.queryRange(); from < 0 || from >= to || to > a.Len {
 		panic(fmt.Sprintf("kernel: %s: queries [%d, %d), must be some within [0, %d)", fn, from, to, a.Len))
 	}
 }
 
-// wanted is the range of queries to compute.
-func (a *Operands) wanted() (from, to int) {
+// queryRange is the range of queries to compute.
+func (a *Operands) queryRange() (from, to int) {
 	if a.From == 0 && a.To == 0 {
 		return 0, a.Len
 	}

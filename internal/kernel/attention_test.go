@@ -47,7 +47,7 @@ func (p padding) apply(a *kernel.Operands) {
 }
 
 // attentionCase is an entry of the table that every attention function runs on
-// every level.
+// every instruction set.
 type attentionCase struct {
 	name  string
 	shape kernel.Shape
@@ -167,7 +167,7 @@ func TestAttention(t *testing.T) {
 			dout := normal(r, len(a.Q), 1)
 			tables := c.tables(r)
 			want := attentionResults(a, c.group, dout, tables)
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				check := func(name string, got []float32) {
 					t.Helper()
 					compare(t, name, got, want[name].plain, want[name].want)
@@ -228,7 +228,7 @@ func TestAttention(t *testing.T) {
 }
 
 // TestWanted checks that queries that are wanted alone get the bits that they get
-// among all others, at every level and precision, and that far ones are left alone.
+// among all others, at every instruction set and precision, and that far ones are left alone.
 func TestWanted(t *testing.T) {
 	const far = 512 // queries, as many as the largest tile has
 	long := attentionCase{"several tiles", kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, 32, nil}
@@ -240,7 +240,7 @@ func TestWanted(t *testing.T) {
 			tables := c.tables(r)
 			tables["dense"] = nil
 			n := a.Len
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				for _, precision := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
 					for name, table := range tables {
 						some := *a
@@ -332,7 +332,7 @@ func TestNaN(t *testing.T) {
 			outPlain, lsePlain := ref.Attention[float32](a, nil)
 			outWant, lseWant := ref.Attention[float64](a, nil)
 			scoresPlain, scoresWant := ref.Scores[float32](a, group, 0), ref.Scores[float64](a, group, 0)
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				out, lse := make([]float32, len(a.Q)), make([]float32, 2*s.Len)
 				team.Dense(out, lse, a)
 				compare(t, "out", out, outPlain, outWant)
@@ -370,7 +370,7 @@ func TestPaddingIsNotRead(t *testing.T) {
 					}
 				}
 			}
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				want, got := make([]float32, len(clean.Q)), make([]float32, len(clean.Q))
 				team.Dense(want, nil, clean)
 				team.Dense(got, nil, &dirty)

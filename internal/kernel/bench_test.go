@@ -12,7 +12,7 @@ import (
 )
 
 // peak measures what the processors reach on registers alone, in GFLOP/s: the
-// speed of the level in use that no routine can exceed. The clock of many
+// speed of the isa in use that no routine can exceed. The clock of many
 // machines changes within seconds, so it is measured beside every benchmark.
 func peak() float64 {
 	const rounds = 1 << 14
@@ -25,7 +25,7 @@ func peak() float64 {
 			go func() {
 				total := 0
 				for range 64 {
-					total += kernel.Spin(rounds)
+					total += kernel.PeakFMA(rounds)
 				}
 				flops <- total
 			}()
@@ -57,9 +57,9 @@ func measure(b *testing.B, flops float64, f func()) {
 	b.ReportMetric(100*speed/best, "%peak")
 }
 
-// eachSize runs a benchmark over levels and shapes of attention.
+// eachSize runs a benchmark over instruction sets and shapes of attention.
 func eachSize(b *testing.B, f func(b *testing.B, a *kernel.Operands)) {
-	kernel.EachLevelBench(b, func(b *testing.B) {
+	kernel.EachISABench(b, func(b *testing.B) {
 		for _, s := range []kernel.Shape{
 			{Batch: 1, Heads: 8, KVHeads: 8, Len: 1024, HeadDim: 64},
 			{Batch: 1, Heads: 8, KVHeads: 8, Len: 1024, HeadDim: 128},
@@ -114,7 +114,7 @@ func BenchmarkColumnSparse(b *testing.B) {
 }
 
 func BenchmarkLinear(b *testing.B) {
-	kernel.EachLevelBench(b, func(b *testing.B) {
+	kernel.EachISABench(b, func(b *testing.B) {
 		for _, s := range []struct{ rows, in, out int }{
 			{2048, 256, 1024}, {1024, 1024, 1024}, {128, 4096, 4096}, {32, 4096, 4096},
 		} {
@@ -132,7 +132,7 @@ func BenchmarkLinear(b *testing.B) {
 
 // BenchmarkSwiGLU counts the operations of its two products.
 func BenchmarkSwiGLU(b *testing.B) {
-	kernel.EachLevelBench(b, func(b *testing.B) {
+	kernel.EachISABench(b, func(b *testing.B) {
 		const rows, in, out = 1024, 512, 1536
 		r := newRand(1)
 		gate := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, normal(r, out*in, 1))}
@@ -174,7 +174,7 @@ func BenchmarkLayers(b *testing.B) {
 		{"Add", len(x), func() { team.Add(y, y, x) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			kernel.EachLevelBench(b, func(b *testing.B) {
+			kernel.EachISABench(b, func(b *testing.B) {
 				for b.Loop() {
 					c.call()
 				}

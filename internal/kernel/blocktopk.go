@@ -84,7 +84,7 @@ func (w *scratch) topBlocks(scores, valid []float32, block, k int) []uint32 {
 			}
 		}
 		if any {
-			w.order = append(w.order, rank(float32(sum)))
+			w.order = append(w.order, sortKey(float32(sum)))
 		} else {
 			w.order = append(w.order, 0)
 		}

@@ -26,7 +26,7 @@
 // are lane-wise operations without any reduction across a register. Two
 // multiplications, which read the rows that a list names where they lie, serve
 // q k^T, the product with v, all four products of the gradient, and Linear. See
-// tile.go for the walk over keys, level.go for the handful of routines that exist
+// tile.go for the walk over keys, isa.go for the handful of routines that exist
 // in several instruction sets, and docs/cpu.md for measurements.
 //
 // Package kernel/ref is the slow, obvious version of the same mathematics that

@@ -7,44 +7,44 @@ import (
 	"testing"
 )
 
-// ForEachLevel runs f once per level of this machine, as a subtest, with every
+// ForEachISA runs f once per instruction set of this machine, as a subtest, with every
 // call of a routine checked against the ends of its slices: assembly does not
 // check them itself.
-func ForEachLevel(t *testing.T, f func(t *testing.T)) {
-	for _, l := range levels() {
+func ForEachISA(t *testing.T, f func(t *testing.T)) {
+	for _, l := range isas() {
 		t.Run(l.name, func(t *testing.T) {
-			WithLevel(l.name, func() { f(t) })
+			WithISA(l.name, func() { f(t) })
 		})
 	}
 }
 
-// WithLevel runs f with the named level, checked.
-func WithLevel(name string, f func()) {
+// WithISA runs f with the named instruction set, checked.
+func WithISA(name string, f func()) {
 	saved := active
 	defer func() { active = saved }()
-	for _, l := range levels() {
+	for _, l := range isas() {
 		if l.name == name {
 			active = checked(l)
 			f()
 			return
 		}
 	}
-	panic("no level " + name)
+	panic("no instruction set " + name)
 }
 
-// LevelNames lists the levels of this machine, fastest first.
-func LevelNames() (names []string) {
-	for _, l := range levels() {
+// ISANames lists the instruction sets of this machine, fastest first.
+func ISANames() (names []string) {
+	for _, l := range isas() {
 		names = append(names, l.name)
 	}
 	return names
 }
 
-// EachLevelBench runs f once per level, unchecked.
-func EachLevelBench(b *testing.B, f func(b *testing.B)) {
+// EachISABench runs f once per instruction set, unchecked.
+func EachISABench(b *testing.B, f func(b *testing.B)) {
 	saved := active
 	defer func() { active = saved }()
-	for _, l := range levels() {
+	for _, l := range isas() {
 		active = l
 		b.Run(l.name, f)
 	}
@@ -57,7 +57,7 @@ func CountProducts(before func(n int), f func()) int {
 	defer func() { active = saved }()
 	var count atomic.Int64
 	counting := *saved
-	counting.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+	counting.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *prefetch) {
 		before(int(count.Add(1)))
 		saved.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
 	}
@@ -66,9 +66,9 @@ func CountProducts(before func(n int), f func()) int {
 	return int(count.Load())
 }
 
-// checked is a level whose routines panic when a call breaks the contract that
-// the comments of level state.
-func checked(l *level) *level {
+// checked is an isa whose routines panic when a call breaks the contract that
+// the comments of isa state.
+func checked(l *isa) *isa {
 	c := *l
 	c.mulRows, c.mulCols = checkedMulRows(l.mulRows), checkedMulCols(l.mulCols)
 	c.bf16, c.int16 = checkedBF16(l.bf16), checkedInt16(l.int16)
@@ -101,9 +101,9 @@ func checked(l *level) *level {
 		require("sumSquares", len(x) > 0 && len(x)%lanes == 0, len(x))
 		return l.sumSquares(x)
 	}
-	c.weigh = func(dst, x, weight []float32, factor float32) {
-		require("weigh", len(x) > 0 && len(x)%lanes == 0 && len(dst) >= len(x) && len(weight) >= len(x), len(dst), len(x), len(weight))
-		l.weigh(dst, x, weight, factor)
+	c.applyWeight = func(dst, x, weight []float32, factor float32) {
+		require("applyWeight", len(x) > 0 && len(x)%lanes == 0 && len(dst) >= len(x) && len(weight) >= len(x), len(dst), len(x), len(weight))
+		l.applyWeight(dst, x, weight, factor)
 	}
 	c.swiGLU = func(dst, gate, up []float32) {
 		require("swiGLU", len(gate) > 0 && len(gate)%lanes == 0 && len(dst) >= len(gate) && len(up) >= len(gate), len(dst), len(gate), len(up))
@@ -116,9 +116,9 @@ func checked(l *level) *level {
 		require("rotate dst", (heads-1)*ldd+2*half <= len(dst), heads, half, ldd, len(dst))
 		l.rotate(dst, ldd, src, cos, sin, heads)
 	}
-	c.rank = func(order []uint32, scores []float32) {
-		require("rank", len(scores) > 0 && len(scores)%lanes == 0 && len(order) >= len(scores), len(order), len(scores))
-		l.rank(order, scores)
+	c.sortKeys = func(order []uint32, scores []float32) {
+		require("sortKeys", len(scores) > 0 && len(scores)%lanes == 0 && len(order) >= len(scores), len(order), len(scores))
+		l.sortKeys(order, scores)
 	}
 	c.partition = func(bits, ties, order []uint32, digit uint32) int {
 		n := len(order)
@@ -129,10 +129,10 @@ func checked(l *level) *level {
 }
 
 func checkedMulRows(f mulRowsFunc) mulRowsFunc {
-	return func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+	return func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *prefetch) {
 		m := len(list)
 		require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && lda >= k && ldd >= lanes, m, k, lda, ldd)
-		require("mulRows list", slices.Min(list) >= 0 && cap(list) >= m+soonRows, m)
+		require("mulRows list", slices.Min(list) >= 0 && cap(list) >= m+prefetchRows, m)
 		require("mulRows a", int(slices.Max(list))*lda+k <= len(a), int(slices.Max(list)), k, lda, len(a))
 		require("mulRows b", k*lanes <= len(b), k, len(b))
 		require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
@@ -141,9 +141,9 @@ func checkedMulRows(f mulRowsFunc) mulRowsFunc {
 }
 
 func checkedMulCols(f mulColsFunc) mulColsFunc {
-	return func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
+	return func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *prefetch) {
 		require("mulCols", m > 0 && m%rowUnit == 0 && len(list) > 0 && lda >= m && ldd >= lanes, m, len(list), lda, ldd)
-		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+soonRows, m)
+		require("mulCols list", slices.Min(list) >= 0 && cap(list) >= len(list)+prefetchRows, m)
 		require("mulCols a", int(slices.Max(list))*lda+m <= len(a), int(slices.Max(list)), m, lda, len(a))
 		require("mulCols b", len(list)*lanes <= len(b), len(list), len(b))
 		require("mulCols c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
@@ -165,7 +165,7 @@ func checkedBF16(p bf16Products) bf16Products {
 	}
 	if p.tiled {
 		end := func(m, k, lda int) int { return leftWord(lda, m-1, k-1) + 1 }
-		c.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *ahead) {
+		c.mulRows = func(list []int32, k int, a []float32, lda int, b, d []float32, ldd int, accumulate bool, next *prefetch) {
 			m := len(list)
 			require("mulRows", m > 0 && m%rowUnit == 0 && k > 0 && k%p.unit == 0 && lda >= k && lda%p.unit == 0 && ldd >= lanes, m, k, lda, ldd)
 			require("mulRows a", end(m, k, lda) <= len(a), m, k, lda, len(a))
@@ -173,7 +173,7 @@ func checkedBF16(p bf16Products) bf16Products {
 			require("mulRows c", (m-1)*ldd+lanes <= len(d), m, ldd, len(d))
 			p.mulRows(list, k, a, lda, b, d, ldd, accumulate, next)
 		}
-		c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
+		c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *prefetch) {
 			words := len(list)
 			require("mulCols", m > 0 && m%rowUnit == 0 && words > 0 && words%p.unit == 0 && lda >= words && ldd >= lanes, m, words, lda, ldd)
 			require("mulCols a", lda%p.unit == 0 && end(m, words, lda) <= len(a), m, words, lda, len(a))
@@ -210,7 +210,7 @@ func checkedInt16(p int16Products) int16Products {
 	c := p
 	c.mulRows = checkedMulRows(p.mulRows)
 	mulCols := checkedMulCols(p.mulCols)
-	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *ahead) {
+	c.mulCols = func(m int, list []int32, a []float32, lda int, b, d []float32, ldd int, keep *[lanes]float32, next *prefetch) {
 		require("mulCols of integers", keep == nil, m)
 		mulCols(m, list, a, lda, b, d, ldd, keep, next)
 	}

@@ -4,7 +4,7 @@
 
 package kernel
 
-// mulRowsAVX512 is level.mulRows.
+// mulRowsAVX512 is isa.mulRows.
 //
 //go:noescape
 func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
@@ -17,7 +17,7 @@ func mulRowsAVX512(list []int32, k int, a []float32, lda int, b []float32, c []f
 	burst int
 })
 
-// mulColsAVX512 is level.mulCols.
+// mulColsAVX512 is isa.mulCols.
 //
 //go:noescape
 func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
@@ -30,32 +30,32 @@ func mulColsAVX512(m int, list []int32, a []float32, lda int, b []float32, c []f
 	burst int
 })
 
-// softmaxAVX512 is level.softmax.
+// softmaxAVX512 is isa.softmax.
 //
 //go:noescape
 func softmaxAVX512(s []float32, rows int, state []float32)
 
-// scaleRowsAVX512 is level.scaleRows.
+// scaleRowsAVX512 is isa.scaleRows.
 //
 //go:noescape
 func scaleRowsAVX512(c []float32, rows int, w []float32)
 
-// dotRowsAVX512 is level.dotRows.
+// dotRowsAVX512 is isa.dotRows.
 //
 //go:noescape
 func dotRowsAVX512(dst []float32, p []float32, rows int, w []float32)
 
-// sumSquaresAVX512 is level.sumSquares.
+// sumSquaresAVX512 is isa.sumSquares.
 //
 //go:noescape
 func sumSquaresAVX512(x []float32) float64
 
-// weighAVX512 is level.weigh.
+// applyWeightAVX512 is isa.applyWeight.
 //
 //go:noescape
-func weighAVX512(dst []float32, x []float32, weight []float32, factor float32)
+func applyWeightAVX512(dst []float32, x []float32, weight []float32, factor float32)
 
-// swiGLUAVX512 is level.swiGLU.
+// swiGLUAVX512 is isa.swiGLU.
 //
 //go:noescape
 func swiGLUAVX512(dst []float32, gate []float32, up []float32)
@@ -65,12 +65,12 @@ func swiGLUAVX512(dst []float32, gate []float32, up []float32)
 //go:noescape
 func roundRowsAVX512(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
 
-// spinAVX512 is level.spin.
+// peakFMAAVX512 is isa.peakFMA.
 //
 //go:noescape
-func spinAVX512(n int) (flops int)
+func peakFMAAVX512(n int) (flops int)
 
-// mulRowsAVX2 is level.mulRows.
+// mulRowsAVX2 is isa.mulRows.
 //
 //go:noescape
 func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
@@ -83,7 +83,7 @@ func mulRowsAVX2(list []int32, k int, a []float32, lda int, b []float32, c []flo
 	burst int
 })
 
-// mulColsAVX2 is level.mulCols.
+// mulColsAVX2 is isa.mulCols.
 //
 //go:noescape
 func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
@@ -96,32 +96,32 @@ func mulColsAVX2(m int, list []int32, a []float32, lda int, b []float32, c []flo
 	burst int
 })
 
-// softmaxAVX2 is level.softmax.
+// softmaxAVX2 is isa.softmax.
 //
 //go:noescape
 func softmaxAVX2(s []float32, rows int, state []float32)
 
-// scaleRowsAVX2 is level.scaleRows.
+// scaleRowsAVX2 is isa.scaleRows.
 //
 //go:noescape
 func scaleRowsAVX2(c []float32, rows int, w []float32)
 
-// dotRowsAVX2 is level.dotRows.
+// dotRowsAVX2 is isa.dotRows.
 //
 //go:noescape
 func dotRowsAVX2(dst []float32, p []float32, rows int, w []float32)
 
-// sumSquaresAVX2 is level.sumSquares.
+// sumSquaresAVX2 is isa.sumSquares.
 //
 //go:noescape
 func sumSquaresAVX2(x []float32) float64
 
-// weighAVX2 is level.weigh.
+// applyWeightAVX2 is isa.applyWeight.
 //
 //go:noescape
-func weighAVX2(dst []float32, x []float32, weight []float32, factor float32)
+func applyWeightAVX2(dst []float32, x []float32, weight []float32, factor float32)
 
-// swiGLUAVX2 is level.swiGLU.
+// swiGLUAVX2 is isa.swiGLU.
 //
 //go:noescape
 func swiGLUAVX2(dst []float32, gate []float32, up []float32)
@@ -131,42 +131,42 @@ func swiGLUAVX2(dst []float32, gate []float32, up []float32)
 //go:noescape
 func roundRowsAVX2(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
 
-// spinAVX2 is level.spin.
+// peakFMAAVX2 is isa.peakFMA.
 //
 //go:noescape
-func spinAVX2(n int) (flops int)
+func peakFMAAVX2(n int) (flops int)
 
-// transposeAVX2 is level.transpose.
+// transposeAVX2 is isa.transpose.
 //
 //go:noescape
 func transposeAVX2(dst []float32, ldd int, src []float32, lds int, m int, n int, scale []float32)
 
-// packF32AVX2 is level.packF32.
+// packF32AVX2 is isa.packF32.
 //
 //go:noescape
 func packF32AVX2(dst []float32, ldd int, src []byte, lds int, m int, n int)
 
-// packBF16AVX2 is level.packBF16.
+// packBF16AVX2 is isa.packBF16.
 //
 //go:noescape
 func packBF16AVX2(dst []float32, ldd int, src []byte, lds int, m int, n int)
 
-// rotateAVX2 is level.rotate.
+// rotateAVX2 is isa.rotate.
 //
 //go:noescape
 func rotateAVX2(dst []float32, ldd int, src []float32, cos []float32, sin []float32, heads int)
 
-// rankAVX512 is level.rank.
+// sortKeysAVX512 is isa.sortKeys.
 //
 //go:noescape
-func rankAVX512(order []uint32, scores []float32)
+func sortKeysAVX512(order []uint32, scores []float32)
 
-// partitionAVX512 is level.partition.
+// partitionAVX512 is isa.partition.
 //
 //go:noescape
 func partitionAVX512(bits []uint32, ties []uint32, order []uint32, digit uint32) int
 
-// mulRowsAVX512BF16 is level.mulRows.
+// mulRowsAVX512BF16 is isa.mulRows.
 //
 //go:noescape
 func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
@@ -179,7 +179,7 @@ func mulRowsAVX512BF16(list []int32, k int, a []float32, lda int, b []float32, c
 	burst int
 })
 
-// mulColsAVX512BF16 is level.mulCols.
+// mulColsAVX512BF16 is isa.mulCols.
 //
 //go:noescape
 func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
@@ -192,10 +192,10 @@ func mulColsAVX512BF16(m int, list []int32, a []float32, lda int, b []float32, c
 	burst int
 })
 
-// spinAVX512BF16 is level.spin.
+// peakFMAAVX512BF16 is isa.peakFMA.
 //
 //go:noescape
-func spinAVX512BF16(n int) (flops int)
+func peakFMAAVX512BF16(n int) (flops int)
 
 // softmaxAVX512BF16 is bf16Products.softmax.
 //
@@ -248,12 +248,12 @@ func packColsAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n
 //go:noescape
 func packTransposedAMX(dst []float32, ldd int, list []int32, src []float32, lds int, n int)
 
-// spinAMX is level.spin.
+// peakFMAAMX is isa.peakFMA.
 //
 //go:noescape
-func spinAMX(n int) (flops int)
+func peakFMAAMX(n int) (flops int)
 
-// mulRowsAVX512VNNI is level.mulRows.
+// mulRowsAVX512VNNI is isa.mulRows.
 //
 //go:noescape
 func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c []float32, ldc int, accumulate bool, next *[3]struct {
@@ -266,7 +266,7 @@ func mulRowsAVX512VNNI(list []int32, k int, a []float32, lda int, b []float32, c
 	burst int
 })
 
-// mulColsAVX512VNNI is level.mulCols.
+// mulColsAVX512VNNI is isa.mulCols.
 //
 //go:noescape
 func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c []float32, ldc int, keep *[32]float32, next *[3]struct {
@@ -279,10 +279,10 @@ func mulColsAVX512VNNI(m int, list []int32, a []float32, lda int, b []float32, c
 	burst int
 })
 
-// spinAVX512VNNI is level.spin.
+// peakFMAAVX512VNNI is isa.peakFMA.
 //
 //go:noescape
-func spinAVX512VNNI(n int) (flops int)
+func peakFMAAVX512VNNI(n int) (flops int)
 
 // packRowsAVX512VNNI is int16Products.packRows.
 //

@@ -122,27 +122,27 @@ k:
 	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(R12), R13
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R12), R14
 	MOVQ  40(R12), R15
 	TESTQ R15, R15
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R14, R14
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R12
 	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R14
 	MOVQ R14, (R12)
 	MOVQ 32(R12), R15
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R12), BP
 	MOVLQSX (BP)(R14*4), BP
 	IMULQ   24(R12), BP
@@ -151,21 +151,21 @@ ahead_more:
 	SHLQ    $0x06, R14
 	ADDQ    R14, BP
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, BP
 	PREFETCHT1 (BP)
 	DECQ       R15
 	DECQ       R13
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R15, R15
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R15, 40(R12)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R15, 40(R12)
 
-ahead_end:
+prefetch_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
@@ -298,27 +298,27 @@ k:
 	JNZ          k
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(DI), R8
 
-ahead_line:
+prefetch_line:
 	MOVQ  (DI), R9
 	MOVQ  40(DI), R10
 	TESTQ R10, R10
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R9, R9
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, DI
 	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R9
 	MOVQ R9, (DI)
 	MOVQ 32(DI), R10
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(DI), R11
 	MOVLQSX (R11)(R9*4), R11
 	IMULQ   24(DI), R11
@@ -327,21 +327,21 @@ ahead_more:
 	SHLQ    $0x06, R9
 	ADDQ    R9, R11
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R11
 	PREFETCHT1 (R11)
 	DECQ       R10
 	DECQ       R8
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R10, R10
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R10, 40(DI)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R10, 40(DI)
 
-ahead_end:
+prefetch_end:
 	TESTQ       SI, SI
 	JNZ         k
 	MOVQ        c_base+88(FP), AX
@@ -700,9 +700,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func weighAVX512(dst []float32, x []float32, weight []float32, factor float32)
+// func applyWeightAVX512(dst []float32, x []float32, weight []float32, factor float32)
 // Requires: AVX, AVX512F
-TEXT ·weighAVX512(SB), NOSPLIT, $0-76
+TEXT ·applyWeightAVX512(SB), NOSPLIT, $0-76
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         x_base+24(FP), CX
 	MOVQ         weight_base+48(FP), DX
@@ -905,9 +905,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func spinAVX512(n int) (flops int)
+// func peakFMAAVX512(n int) (flops int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·spinAVX512(SB), NOSPLIT, $0-16
+TEXT ·peakFMAAVX512(SB), NOSPLIT, $0-16
 	MOVQ         n+0(FP), AX
 	MOVL         $0x3f000000, CX
 	VMOVD        CX, X0
@@ -1022,27 +1022,27 @@ k:
 	PREFETCHT0   -64(R10)(R11*4)
 	MOVQ         next+128(FP), R8
 	TESTQ        R8, R8
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(R8), R9
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R8), R10
 	MOVQ  40(R8), R11
 	TESTQ R11, R11
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R10, R10
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R8
 	CMPQ  16(R8), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R10
 	MOVQ R10, (R8)
 	MOVQ 32(R8), R11
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R8), R12
 	MOVLQSX (R12)(R10*4), R12
 	IMULQ   24(R8), R12
@@ -1051,21 +1051,21 @@ ahead_more:
 	SHLQ    $0x06, R10
 	ADDQ    R10, R12
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R12
 	PREFETCHT1 (R12)
 	DECQ       R11
 	DECQ       R9
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R11, R11
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R11, 40(R8)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R11, 40(R8)
 
-ahead_end:
+prefetch_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
@@ -1136,27 +1136,27 @@ k_right:
 	JNZ          k_right
 	MOVQ         next+128(FP), R8
 	TESTQ        R8, R8
-	JZ           ahead_right_end
+	JZ           prefetch_right_end
 	MOVQ         48(R8), R9
 
-ahead_right_line:
+prefetch_right_line:
 	MOVQ  (R8), R10
 	MOVQ  40(R8), R11
 	TESTQ R11, R11
-	JNZ   ahead_right_more
+	JNZ   prefetch_right_more
 	TESTQ R10, R10
-	JNZ   ahead_right_row
+	JNZ   prefetch_right_row
 	ADDQ  $0x38, R8
 	CMPQ  16(R8), $0x00
-	JZ    ahead_right_end
-	JMP   ahead_right_line
+	JZ    prefetch_right_end
+	JMP   prefetch_right_line
 
-ahead_right_row:
+prefetch_right_row:
 	DECQ R10
 	MOVQ R10, (R8)
 	MOVQ 32(R8), R11
 
-ahead_right_more:
+prefetch_right_more:
 	MOVQ    8(R8), R12
 	MOVLQSX (R12)(R10*4), R12
 	IMULQ   24(R8), R12
@@ -1165,21 +1165,21 @@ ahead_right_more:
 	SHLQ    $0x06, R10
 	ADDQ    R10, R12
 
-ahead_right_fetch:
+prefetch_right_fetch:
 	SUBQ       $0x40, R12
 	PREFETCHT1 (R12)
 	DECQ       R11
 	DECQ       R9
-	JZ         ahead_right_pause
+	JZ         prefetch_right_pause
 	TESTQ      R11, R11
-	JNZ        ahead_right_fetch
+	JNZ        prefetch_right_fetch
 	MOVQ       R11, 40(R8)
-	JMP        ahead_right_line
+	JMP        prefetch_right_line
 
-ahead_right_pause:
+prefetch_right_pause:
 	MOVQ R11, 40(R8)
 
-ahead_right_end:
+prefetch_right_end:
 	TESTQ  AX, AX
 	JNZ    k_right
 	MOVQ   c_base+88(FP), AX
@@ -1268,27 +1268,27 @@ k:
 	JNZ          k
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(DI), R8
 
-ahead_line:
+prefetch_line:
 	MOVQ  (DI), R9
 	MOVQ  40(DI), R10
 	TESTQ R10, R10
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R9, R9
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, DI
 	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R9
 	MOVQ R9, (DI)
 	MOVQ 32(DI), R10
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(DI), R11
 	MOVLQSX (R11)(R9*4), R11
 	IMULQ   24(DI), R11
@@ -1297,21 +1297,21 @@ ahead_more:
 	SHLQ    $0x06, R9
 	ADDQ    R9, R11
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R11
 	PREFETCHT1 (R11)
 	DECQ       R10
 	DECQ       R8
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R10, R10
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R10, 40(DI)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R10, 40(DI)
 
-ahead_end:
+prefetch_end:
 	TESTQ       SI, SI
 	JNZ         k
 	MOVQ        c_base+88(FP), DX
@@ -1389,27 +1389,27 @@ k_right:
 	JNZ          k_right
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
-	JZ           ahead_right_end
+	JZ           prefetch_right_end
 	MOVQ         48(DI), R8
 
-ahead_right_line:
+prefetch_right_line:
 	MOVQ  (DI), R9
 	MOVQ  40(DI), R10
 	TESTQ R10, R10
-	JNZ   ahead_right_more
+	JNZ   prefetch_right_more
 	TESTQ R9, R9
-	JNZ   ahead_right_row
+	JNZ   prefetch_right_row
 	ADDQ  $0x38, DI
 	CMPQ  16(DI), $0x00
-	JZ    ahead_right_end
-	JMP   ahead_right_line
+	JZ    prefetch_right_end
+	JMP   prefetch_right_line
 
-ahead_right_row:
+prefetch_right_row:
 	DECQ R9
 	MOVQ R9, (DI)
 	MOVQ 32(DI), R10
 
-ahead_right_more:
+prefetch_right_more:
 	MOVQ    8(DI), R11
 	MOVLQSX (R11)(R9*4), R11
 	IMULQ   24(DI), R11
@@ -1418,21 +1418,21 @@ ahead_right_more:
 	SHLQ    $0x06, R9
 	ADDQ    R9, R11
 
-ahead_right_fetch:
+prefetch_right_fetch:
 	SUBQ       $0x40, R11
 	PREFETCHT1 (R11)
 	DECQ       R10
 	DECQ       R8
-	JZ         ahead_right_pause
+	JZ         prefetch_right_pause
 	TESTQ      R10, R10
-	JNZ        ahead_right_fetch
+	JNZ        prefetch_right_fetch
 	MOVQ       R10, 40(DI)
-	JMP        ahead_right_line
+	JMP        prefetch_right_line
 
-ahead_right_pause:
+prefetch_right_pause:
 	MOVQ R10, 40(DI)
 
-ahead_right_end:
+prefetch_right_end:
 	TESTQ       SI, SI
 	JNZ         k_right
 	MOVQ        c_base+88(FP), AX
@@ -1859,9 +1859,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func weighAVX2(dst []float32, x []float32, weight []float32, factor float32)
+// func applyWeightAVX2(dst []float32, x []float32, weight []float32, factor float32)
 // Requires: AVX
-TEXT ·weighAVX2(SB), NOSPLIT, $0-76
+TEXT ·applyWeightAVX2(SB), NOSPLIT, $0-76
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         x_base+24(FP), CX
 	MOVQ         weight_base+48(FP), DX
@@ -2106,9 +2106,9 @@ vectors_end:
 	VZEROUPPER
 	RET
 
-// func spinAVX2(n int) (flops int)
+// func peakFMAAVX2(n int) (flops int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·spinAVX2(SB), NOSPLIT, $0-16
+TEXT ·peakFMAAVX2(SB), NOSPLIT, $0-16
 	MOVQ         n+0(FP), AX
 	MOVL         $0x3f000000, CX
 	VMOVD        CX, X0
@@ -2416,9 +2416,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func rankAVX512(order []uint32, scores []float32)
+// func sortKeysAVX512(order []uint32, scores []float32)
 // Requires: AVX, AVX512F
-TEXT ·rankAVX512(SB), NOSPLIT, $0-48
+TEXT ·sortKeysAVX512(SB), NOSPLIT, $0-48
 	MOVQ         order_base+0(FP), AX
 	MOVQ         scores_base+24(FP), CX
 	MOVQ         scores_len+32(FP), DX
@@ -2621,27 +2621,27 @@ k:
 	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(R12), R13
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R12), R14
 	MOVQ  40(R12), R15
 	TESTQ R15, R15
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R14, R14
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R12
 	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R14
 	MOVQ R14, (R12)
 	MOVQ 32(R12), R15
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R12), BP
 	MOVLQSX (BP)(R14*4), BP
 	IMULQ   24(R12), BP
@@ -2650,21 +2650,21 @@ ahead_more:
 	SHLQ    $0x06, R14
 	ADDQ    R14, BP
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, BP
 	PREFETCHT1 (BP)
 	DECQ       R15
 	DECQ       R13
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R15, R15
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R15, 40(R12)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R15, 40(R12)
 
-ahead_end:
+prefetch_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
@@ -2797,27 +2797,27 @@ k:
 	JNZ          k
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(DI), R8
 
-ahead_line:
+prefetch_line:
 	MOVQ  (DI), R9
 	MOVQ  40(DI), R10
 	TESTQ R10, R10
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R9, R9
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, DI
 	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R9
 	MOVQ R9, (DI)
 	MOVQ 32(DI), R10
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(DI), R11
 	MOVLQSX (R11)(R9*4), R11
 	IMULQ   24(DI), R11
@@ -2826,21 +2826,21 @@ ahead_more:
 	SHLQ    $0x06, R9
 	ADDQ    R9, R11
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R11
 	PREFETCHT1 (R11)
 	DECQ       R10
 	DECQ       R8
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R10, R10
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R10, 40(DI)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R10, 40(DI)
 
-ahead_end:
+prefetch_end:
 	TESTQ       SI, SI
 	JNZ         k
 	MOVQ        c_base+88(FP), AX
@@ -2909,9 +2909,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func spinAVX512BF16(n int) (flops int)
+// func peakFMAAVX512BF16(n int) (flops int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16
-TEXT ·spinAVX512BF16(SB), NOSPLIT, $0-16
+TEXT ·peakFMAAVX512BF16(SB), NOSPLIT, $0-16
 	MOVQ         n+0(FP), AX
 	MOVL         $0x3f000000, CX
 	VMOVD        CX, X0
@@ -3413,27 +3413,27 @@ words:
 	ADDQ  $0x00000800, DI
 	MOVQ  next+128(FP), R9
 	TESTQ R9, R9
-	JZ    ahead_end
+	JZ    prefetch_end
 	MOVQ  48(R9), R10
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R9), R11
 	MOVQ  40(R9), R12
 	TESTQ R12, R12
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R11, R11
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R9
 	CMPQ  16(R9), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R11
 	MOVQ R11, (R9)
 	MOVQ 32(R9), R12
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R9), R13
 	MOVLQSX (R13)(R11*4), R13
 	IMULQ   24(R9), R13
@@ -3442,21 +3442,21 @@ ahead_more:
 	SHLQ    $0x06, R11
 	ADDQ    R11, R13
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R13
 	PREFETCHT1 (R13)
 	DECQ       R12
 	DECQ       R10
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R12, R12
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R12, 40(R9)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R12, 40(R9)
 
-ahead_end:
+prefetch_end:
 	SUBQ $0x10, R8
 	JNZ  words
 	MOVQ c_base+88(FP), BX
@@ -3518,27 +3518,27 @@ words_one:
 	ADDQ  $0x00000800, SI
 	MOVQ  next+128(FP), R8
 	TESTQ R8, R8
-	JZ    ahead_one_end
+	JZ    prefetch_one_end
 	MOVQ  48(R8), R9
 
-ahead_one_line:
+prefetch_one_line:
 	MOVQ  (R8), R10
 	MOVQ  40(R8), R11
 	TESTQ R11, R11
-	JNZ   ahead_one_more
+	JNZ   prefetch_one_more
 	TESTQ R10, R10
-	JNZ   ahead_one_row
+	JNZ   prefetch_one_row
 	ADDQ  $0x38, R8
 	CMPQ  16(R8), $0x00
-	JZ    ahead_one_end
-	JMP   ahead_one_line
+	JZ    prefetch_one_end
+	JMP   prefetch_one_line
 
-ahead_one_row:
+prefetch_one_row:
 	DECQ R10
 	MOVQ R10, (R8)
 	MOVQ 32(R8), R11
 
-ahead_one_more:
+prefetch_one_more:
 	MOVQ    8(R8), R12
 	MOVLQSX (R12)(R10*4), R12
 	IMULQ   24(R8), R12
@@ -3547,21 +3547,21 @@ ahead_one_more:
 	SHLQ    $0x06, R10
 	ADDQ    R10, R12
 
-ahead_one_fetch:
+prefetch_one_fetch:
 	SUBQ       $0x40, R12
 	PREFETCHT1 (R12)
 	DECQ       R11
 	DECQ       R9
-	JZ         ahead_one_pause
+	JZ         prefetch_one_pause
 	TESTQ      R11, R11
-	JNZ        ahead_one_fetch
+	JNZ        prefetch_one_fetch
 	MOVQ       R11, 40(R8)
-	JMP        ahead_one_line
+	JMP        prefetch_one_line
 
-ahead_one_pause:
+prefetch_one_pause:
 	MOVQ R11, 40(R8)
 
-ahead_one_end:
+prefetch_one_end:
 	SUBQ $0x10, DI
 	JNZ  words_one
 	MOVQ c_base+88(FP), AX
@@ -3616,27 +3616,27 @@ words_two:
 	ADDQ  $0x00000800, DI
 	MOVQ  next+128(FP), R9
 	TESTQ R9, R9
-	JZ    ahead_two_end
+	JZ    prefetch_two_end
 	MOVQ  48(R9), R10
 
-ahead_two_line:
+prefetch_two_line:
 	MOVQ  (R9), R11
 	MOVQ  40(R9), R12
 	TESTQ R12, R12
-	JNZ   ahead_two_more
+	JNZ   prefetch_two_more
 	TESTQ R11, R11
-	JNZ   ahead_two_row
+	JNZ   prefetch_two_row
 	ADDQ  $0x38, R9
 	CMPQ  16(R9), $0x00
-	JZ    ahead_two_end
-	JMP   ahead_two_line
+	JZ    prefetch_two_end
+	JMP   prefetch_two_line
 
-ahead_two_row:
+prefetch_two_row:
 	DECQ R11
 	MOVQ R11, (R9)
 	MOVQ 32(R9), R12
 
-ahead_two_more:
+prefetch_two_more:
 	MOVQ    8(R9), R13
 	MOVLQSX (R13)(R11*4), R13
 	IMULQ   24(R9), R13
@@ -3645,21 +3645,21 @@ ahead_two_more:
 	SHLQ    $0x06, R11
 	ADDQ    R11, R13
 
-ahead_two_fetch:
+prefetch_two_fetch:
 	SUBQ       $0x40, R13
 	PREFETCHT1 (R13)
 	DECQ       R12
 	DECQ       R10
-	JZ         ahead_two_pause
+	JZ         prefetch_two_pause
 	TESTQ      R12, R12
-	JNZ        ahead_two_fetch
+	JNZ        prefetch_two_fetch
 	MOVQ       R12, 40(R9)
-	JMP        ahead_two_line
+	JMP        prefetch_two_line
 
-ahead_two_pause:
+prefetch_two_pause:
 	MOVQ R12, 40(R9)
 
-ahead_two_end:
+prefetch_two_end:
 	SUBQ $0x10, R8
 	JNZ  words_two
 	MOVQ c_base+88(FP), AX
@@ -3811,27 +3811,27 @@ words:
 	ADDQ  $0x00000800, DI
 	MOVQ  next+128(FP), R9
 	TESTQ R9, R9
-	JZ    ahead_end
+	JZ    prefetch_end
 	MOVQ  48(R9), R10
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R9), R11
 	MOVQ  40(R9), R12
 	TESTQ R12, R12
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R11, R11
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R9
 	CMPQ  16(R9), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R11
 	MOVQ R11, (R9)
 	MOVQ 32(R9), R12
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R9), R13
 	MOVLQSX (R13)(R11*4), R13
 	IMULQ   24(R9), R13
@@ -3840,21 +3840,21 @@ ahead_more:
 	SHLQ    $0x06, R11
 	ADDQ    R11, R13
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R13
 	PREFETCHT1 (R13)
 	DECQ       R12
 	DECQ       R10
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R12, R12
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R12, 40(R9)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R12, 40(R9)
 
-ahead_end:
+prefetch_end:
 	SUBQ $0x10, R8
 	JNZ  words
 	MOVQ c_base+88(FP), BX
@@ -3967,27 +3967,27 @@ words_one:
 	ADDQ  $0x00000800, SI
 	MOVQ  next+128(FP), R8
 	TESTQ R8, R8
-	JZ    ahead_one_end
+	JZ    prefetch_one_end
 	MOVQ  48(R8), R9
 
-ahead_one_line:
+prefetch_one_line:
 	MOVQ  (R8), R10
 	MOVQ  40(R8), R11
 	TESTQ R11, R11
-	JNZ   ahead_one_more
+	JNZ   prefetch_one_more
 	TESTQ R10, R10
-	JNZ   ahead_one_row
+	JNZ   prefetch_one_row
 	ADDQ  $0x38, R8
 	CMPQ  16(R8), $0x00
-	JZ    ahead_one_end
-	JMP   ahead_one_line
+	JZ    prefetch_one_end
+	JMP   prefetch_one_line
 
-ahead_one_row:
+prefetch_one_row:
 	DECQ R10
 	MOVQ R10, (R8)
 	MOVQ 32(R8), R11
 
-ahead_one_more:
+prefetch_one_more:
 	MOVQ    8(R8), R12
 	MOVLQSX (R12)(R10*4), R12
 	IMULQ   24(R8), R12
@@ -3996,21 +3996,21 @@ ahead_one_more:
 	SHLQ    $0x06, R10
 	ADDQ    R10, R12
 
-ahead_one_fetch:
+prefetch_one_fetch:
 	SUBQ       $0x40, R12
 	PREFETCHT1 (R12)
 	DECQ       R11
 	DECQ       R9
-	JZ         ahead_one_pause
+	JZ         prefetch_one_pause
 	TESTQ      R11, R11
-	JNZ        ahead_one_fetch
+	JNZ        prefetch_one_fetch
 	MOVQ       R11, 40(R8)
-	JMP        ahead_one_line
+	JMP        prefetch_one_line
 
-ahead_one_pause:
+prefetch_one_pause:
 	MOVQ R11, 40(R8)
 
-ahead_one_end:
+prefetch_one_end:
 	SUBQ $0x10, DI
 	JNZ  words_one
 	MOVQ c_base+88(FP), AX
@@ -4116,27 +4116,27 @@ words_two:
 	ADDQ  $0x00000800, DI
 	MOVQ  next+128(FP), R9
 	TESTQ R9, R9
-	JZ    ahead_two_end
+	JZ    prefetch_two_end
 	MOVQ  48(R9), R10
 
-ahead_two_line:
+prefetch_two_line:
 	MOVQ  (R9), R11
 	MOVQ  40(R9), R12
 	TESTQ R12, R12
-	JNZ   ahead_two_more
+	JNZ   prefetch_two_more
 	TESTQ R11, R11
-	JNZ   ahead_two_row
+	JNZ   prefetch_two_row
 	ADDQ  $0x38, R9
 	CMPQ  16(R9), $0x00
-	JZ    ahead_two_end
-	JMP   ahead_two_line
+	JZ    prefetch_two_end
+	JMP   prefetch_two_line
 
-ahead_two_row:
+prefetch_two_row:
 	DECQ R11
 	MOVQ R11, (R9)
 	MOVQ 32(R9), R12
 
-ahead_two_more:
+prefetch_two_more:
 	MOVQ    8(R9), R13
 	MOVLQSX (R13)(R11*4), R13
 	IMULQ   24(R9), R13
@@ -4145,21 +4145,21 @@ ahead_two_more:
 	SHLQ    $0x06, R11
 	ADDQ    R11, R13
 
-ahead_two_fetch:
+prefetch_two_fetch:
 	SUBQ       $0x40, R13
 	PREFETCHT1 (R13)
 	DECQ       R12
 	DECQ       R10
-	JZ         ahead_two_pause
+	JZ         prefetch_two_pause
 	TESTQ      R12, R12
-	JNZ        ahead_two_fetch
+	JNZ        prefetch_two_fetch
 	MOVQ       R12, 40(R9)
-	JMP        ahead_two_line
+	JMP        prefetch_two_line
 
-ahead_two_pause:
+prefetch_two_pause:
 	MOVQ R12, 40(R9)
 
-ahead_two_end:
+prefetch_two_end:
 	SUBQ $0x10, R8
 	JNZ  words_two
 	MOVQ c_base+88(FP), AX
@@ -5023,9 +5023,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func spinAMX(n int) (flops int)
+// func peakFMAAMX(n int) (flops int)
 // Requires: AMX
-TEXT ·spinAMX(SB), NOSPLIT, $0-16
+TEXT ·peakFMAAMX(SB), NOSPLIT, $0-16
 	MOVQ n+0(FP), AX
 	LEAQ tiles16_16<>+0(SB), CX
 	LONG $0x4978e2c4; WORD $0x2184; LONG $0x00000000 // LDTILECFG T0, 0(R1)(R4*1)
@@ -5168,27 +5168,27 @@ k:
 	PREFETCHT0   -64(R14)(R15*4)
 	MOVQ         next+128(FP), R12
 	TESTQ        R12, R12
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(R12), R13
 
-ahead_line:
+prefetch_line:
 	MOVQ  (R12), R14
 	MOVQ  40(R12), R15
 	TESTQ R15, R15
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R14, R14
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, R12
 	CMPQ  16(R12), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R14
 	MOVQ R14, (R12)
 	MOVQ 32(R12), R15
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(R12), BP
 	MOVLQSX (BP)(R14*4), BP
 	IMULQ   24(R12), BP
@@ -5197,21 +5197,21 @@ ahead_more:
 	SHLQ    $0x06, R14
 	ADDQ    R14, BP
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, BP
 	PREFETCHT1 (BP)
 	DECQ       R15
 	DECQ       R13
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R15, R15
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R15, 40(R12)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R15, 40(R12)
 
-ahead_end:
+prefetch_end:
 	TESTQ  AX, AX
 	JNZ    k
 	MOVQ   c_base+88(FP), AX
@@ -5344,27 +5344,27 @@ k:
 	JNZ          k
 	MOVQ         next+128(FP), DI
 	TESTQ        DI, DI
-	JZ           ahead_end
+	JZ           prefetch_end
 	MOVQ         48(DI), R8
 
-ahead_line:
+prefetch_line:
 	MOVQ  (DI), R9
 	MOVQ  40(DI), R10
 	TESTQ R10, R10
-	JNZ   ahead_more
+	JNZ   prefetch_more
 	TESTQ R9, R9
-	JNZ   ahead_row
+	JNZ   prefetch_row
 	ADDQ  $0x38, DI
 	CMPQ  16(DI), $0x00
-	JZ    ahead_end
-	JMP   ahead_line
+	JZ    prefetch_end
+	JMP   prefetch_line
 
-ahead_row:
+prefetch_row:
 	DECQ R9
 	MOVQ R9, (DI)
 	MOVQ 32(DI), R10
 
-ahead_more:
+prefetch_more:
 	MOVQ    8(DI), R11
 	MOVLQSX (R11)(R9*4), R11
 	IMULQ   24(DI), R11
@@ -5373,21 +5373,21 @@ ahead_more:
 	SHLQ    $0x06, R9
 	ADDQ    R9, R11
 
-ahead_fetch:
+prefetch_fetch:
 	SUBQ       $0x40, R11
 	PREFETCHT1 (R11)
 	DECQ       R10
 	DECQ       R8
-	JZ         ahead_pause
+	JZ         prefetch_pause
 	TESTQ      R10, R10
-	JNZ        ahead_fetch
+	JNZ        prefetch_fetch
 	MOVQ       R10, 40(DI)
-	JMP        ahead_line
+	JMP        prefetch_line
 
-ahead_pause:
+prefetch_pause:
 	MOVQ R10, 40(DI)
 
-ahead_end:
+prefetch_end:
 	TESTQ   SI, SI
 	JNZ     k
 	MOVQ    c_base+88(FP), AX
@@ -5424,9 +5424,9 @@ ahead_end:
 	VZEROUPPER
 	RET
 
-// func spinAVX512VNNI(n int) (flops int)
+// func peakFMAAVX512VNNI(n int) (flops int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI
-TEXT ·spinAVX512VNNI(SB), NOSPLIT, $0-16
+TEXT ·peakFMAAVX512VNNI(SB), NOSPLIT, $0-16
 	MOVQ         n+0(FP), AX
 	MOVL         $0x3f000000, CX
 	VMOVD        CX, X0

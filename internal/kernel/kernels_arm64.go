@@ -2,37 +2,37 @@
 
 package kernel
 
-// mulRowsNEON is level.mulRows.
+// mulRowsNEON is isa.mulRows.
 //
 //go:noescape
-func mulRowsNEON(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+func mulRowsNEON(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *prefetch)
 
-// mulColsNEON is level.mulCols.
+// mulColsNEON is isa.mulCols.
 //
 //go:noescape
-func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
+func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch)
 
-// softmaxNEON is level.softmax.
+// softmaxNEON is isa.softmax.
 //
 //go:noescape
 func softmaxNEON(s []float32, rows int, state []float32)
 
-// scaleRowsNEON is level.scaleRows.
+// scaleRowsNEON is isa.scaleRows.
 //
 //go:noescape
 func scaleRowsNEON(c []float32, rows int, w []float32)
 
-// dotRowsNEON is level.dotRows.
+// dotRowsNEON is isa.dotRows.
 //
 //go:noescape
 func dotRowsNEON(dst, p []float32, rows int, w []float32)
 
-// spinNEON is level.spin.
+// peakFMANEON is isa.peakFMA.
 //
 //go:noescape
-func spinNEON(n int) (flops int)
+func peakFMANEON(n int) (flops int)
 
-// swiGLUNEON is level.swiGLU.
+// swiGLUNEON is isa.swiGLU.
 //
 //go:noescape
 func swiGLUNEON(dst, gate, up []float32)

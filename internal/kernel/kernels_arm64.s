@@ -117,7 +117,7 @@
 	ADD R7, R21 \
 	VST1 [V12.S4, V13.S4, V14.S4, V15.S4], (R21)
 
-// func mulRowsNEON(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+// func mulRowsNEON(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *prefetch)
 TEXT ·mulRowsNEON(SB), NOSPLIT, $0-136
 	MOVD  list_base+0(FP), R0
 	MOVD  list_len+8(FP), R1
@@ -176,7 +176,7 @@ step:
 	CBNZ R1, rows
 	RET
 
-// func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
+// func mulColsNEON(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch)
 TEXT ·mulColsNEON(SB), NOSPLIT, $0-136
 	MOVD  m+0(FP), R1
 	MOVD  list_base+8(FP), R0
@@ -387,10 +387,10 @@ rows:
 	CBNZ   R2, rows
 	RET
 
-// func spinNEON(n int) (flops int)
+// func peakFMANEON(n int) (flops int)
 //
 // 16 sums are enough for four units with a latency of four cycles.
-TEXT ·spinNEON(SB), NOSPLIT, $0-16
+TEXT ·peakFMANEON(SB), NOSPLIT, $0-16
 	MOVD n+0(FP), R0
 	MOVW $0x3F000000, R1 // 0.5
 	VDUP R1, V16.S4

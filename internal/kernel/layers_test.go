@@ -24,7 +24,7 @@ func TestLinear(t *testing.T) {
 			x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
 			for _, bias := range [][]float32{nil, bias} {
 				plain, want := ref.Linear[float32](x, s.rows, &w, bias), ref.Linear[float64](x, s.rows, &w, bias)
-				kernel.ForEachLevel(t, func(t *testing.T) {
+				kernel.ForEachISA(t, func(t *testing.T) {
 					y, intact := guarded(t, s.rows*s.out)
 					team.Linear(y, x, s.rows, &w, bias)
 					compare(t, d.String(), y, plain, want)
@@ -52,7 +52,7 @@ func TestLinearExact(t *testing.T) {
 	}
 	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 		w := newMatrix(t, out, in, d, values)
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			y := make([]float32, rows*out)
 			team.Linear(y, x, rows, &w, nil)
 			for i := range y {
@@ -78,7 +78,7 @@ func TestLinearNaN(t *testing.T) {
 	x[7*in+9] = float32(math.Inf(1))
 	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 		w := newMatrix(t, out, in, d, values)
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			y := make([]float32, rows*out)
 			team.Linear(y, x, rows, &w, nil)
 			for i := range y {
@@ -185,7 +185,7 @@ func TestRoPEAngles(t *testing.T) {
 			want[at] = float64(x[i])*cos + sign*float64(x[pair])*sin
 			plain[at] = x[i]*float32(cos) + float32(sign)*x[pair]*float32(sin)
 		}
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			for _, team := range []*kernel.Team{{Workers: 1}, {Workers: 3}} {
 				few := make([]float32, 4*heads*dim)
 				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, kernel.Heads{Count: heads, Dim: dim}, theta)
@@ -205,7 +205,7 @@ func TestRoPEAngles(t *testing.T) {
 // TestRoPELayout checks where heads and positions go: with position 0 RoPE is
 // SplitHeads, and each (batch, position) uses its own entry of pos.
 func TestRoPELayout(t *testing.T) {
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		const batch, n, heads, dim = 2, 3, 2, 4
 		x := normal(newRand(6), batch*n*heads*dim, 1)
 		split, rotated := make([]float32, len(x)), make([]float32, len(x))
@@ -256,7 +256,7 @@ func TestHeadRange(t *testing.T) {
 	team.SplitHeads(got, x, batch, n, some)
 	team.SplitHeads(want, alone, batch, n, all)
 	sameBits(t, "SplitHeads", got, want)
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		team.RoPE(got, x, pos, batch, n, some, 1e4)
 		team.RoPE(want, alone, pos, batch, n, all, 1e4)
 		sameBits(t, "RoPE", got, want)
@@ -264,7 +264,7 @@ func TestHeadRange(t *testing.T) {
 }
 
 func TestRMSNorm(t *testing.T) {
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		got := make([]float32, 8)
 		team.RMSNorm(got, []float32{1, 2, 3, 4, 1, 2, 3, 4}, []float32{1, .5, 2, 1}, 1e-5)
 		around(t, "RMSNorm", got, 0.365148, 0.365148, 2.190889, 1.460593, 0.365148, 0.365148, 2.190889, 1.460593)
@@ -314,7 +314,7 @@ func TestRMSNorm(t *testing.T) {
 // TestSwiGLU: one feature with gate 1 and up 1 shows silu itself; then any sizes,
 // with the products rounded or not.
 func TestSwiGLU(t *testing.T) {
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		one := kernel.Projection{Weight: newMatrix(t, 1, 1, kernel.F32, []float32{1})}
 		x := []float32{-2, -1, 0, 1, 2, -200, 200, float32(math.NaN())}
 		y := make([]float32, len(x))
@@ -332,7 +332,7 @@ func TestSwiGLU(t *testing.T) {
 		up := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.F32, normal(r, s.out*s.in, scale))}
 		x := normal(r, s.rows*s.in, 1)
 		plain, want := gated[float32](x, s.rows, gate, up), gated[float64](x, s.rows, gate, up)
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			y, intact := guarded(t, s.rows*s.out)
 			team.SwiGLU(y, x, s.rows, gate, up)
 			compare(t, "SwiGLU", y, plain, want)
@@ -387,7 +387,7 @@ func TestLinears(t *testing.T) {
 			for i := range parts {
 				parts[i].Weight.Precision = precision
 			}
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				want, left := make([]float32, s.rows*total), 0
 				for _, p := range parts {
 					y := make([]float32, s.rows*p.Weight.Rows)

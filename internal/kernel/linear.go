@@ -193,7 +193,7 @@ func (l *linear) multiplyFloats() {
 func (l *linear) multiplyRows(row, rows, d, n int) {
 	x, list := l.x[row*l.w.Cols+d:], identity[:rows]
 	if rows < rowUnit {
-		list = padList(append(sized(&l.s.index[0], rowUnit+soonRows)[:0], list...))
+		list = padList(append(sized(&l.s.index[0], rowUnit+prefetchRows)[:0], list...))
 	}
 	panelSize := min(linearDepth, l.w.Cols) * lanes
 	for c := l.firstCol; c < l.lastCol; c += lanes {

@@ -7,30 +7,30 @@ import (
 	"github.com/pulsecol/pulsecol/internal/bf16"
 )
 
-// portable is the level that runs everywhere. The comments of level say what
+// portable is the isa that runs everywhere. The comments of isa say what
 // each routine computes.
-var portable = level{
-	name:       "portable",
-	mulRows:    mulRowsPortable,
-	mulCols:    mulColsPortable,
-	softmax:    softmaxPortable,
-	scaleRows:  scaleRowsPortable,
-	dotRows:    dotRowsPortable,
-	transpose:  transposePortable,
-	packF32:    packF32Portable,
-	packBF16:   packBF16Portable,
-	sumSquares: sumSquaresPortable,
-	weigh:      weighPortable,
-	swiGLU:     swiGLUPortable,
-	rotate:     rotatePortable,
-	rank:       rankPortable,
-	partition:  partitionPortable,
-	spin:       spinPortable,
-	bf16: (&level{
+var portable = isa{
+	name:        "portable",
+	mulRows:     mulRowsPortable,
+	mulCols:     mulColsPortable,
+	softmax:     softmaxPortable,
+	scaleRows:   scaleRowsPortable,
+	dotRows:     dotRowsPortable,
+	transpose:   transposePortable,
+	packF32:     packF32Portable,
+	packBF16:    packBF16Portable,
+	sumSquares:  sumSquaresPortable,
+	applyWeight: applyWeightPortable,
+	swiGLU:      swiGLUPortable,
+	rotate:      rotatePortable,
+	sortKeys:    sortKeysPortable,
+	partition:   partitionPortable,
+	peakFMA:     peakFMAPortable,
+	bf16: (&isa{
 		mulRows: mulRowsPortable,
 		mulCols: mulColsPortable,
 		softmax: softmaxPortable,
-		spin:    spinPortable,
+		peakFMA: peakFMAPortable,
 	}).roundedProducts(roundRowsPortable),
 	int16: int16Products{
 		perWord:  1,
@@ -39,7 +39,7 @@ var portable = level{
 		mulRows:  mulRowsPortable,
 		mulCols:  mulColsPortable,
 		unscale:  unscalePortable,
-		spin:     spinPortable,
+		peakFMA:  peakFMAPortable,
 	},
 }
 
@@ -47,7 +47,7 @@ var portable = level{
 // is all a 16-register machine holds. They are variables of their own because the
 // compiler keeps a struct or array of eight in memory. It leaves fetching to the
 // hardware.
-func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *ahead) {
+func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, _ *prefetch) {
 	for i := 0; i < len(list); i += 2 {
 		a0 := a[int(list[i])*lda:][:k]
 		a1 := a[int(list[i+1])*lda:][:k]
@@ -70,7 +70,7 @@ func mulRowsPortable(list []int32, k int, a []float32, lda int, b, c []float32, 
 	}
 }
 
-func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, _ *ahead) {
+func mulColsPortable(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, _ *prefetch) {
 	if keep != nil {
 		for i := range m {
 			scaleRowsPortable(c[i*ldc:], 1, keep[:])
@@ -203,7 +203,7 @@ func sumSquaresPortable(x []float32) float64 {
 	return s0 + s1 + s2 + s3
 }
 
-func weighPortable(dst, x, weight []float32, factor float32) {
+func applyWeightPortable(dst, x, weight []float32, factor float32) {
 	dst, weight = dst[:len(x)], weight[:len(x)]
 	for i, f := range x {
 		dst[i] = float32(f*factor) * weight[i]
@@ -230,10 +230,10 @@ func rotatePortable(dst []float32, ldd int, src, cos, sin []float32, heads int) 
 	}
 }
 
-func rankPortable(order []uint32, scores []float32) {
+func sortKeysPortable(order []uint32, scores []float32) {
 	order = order[:len(scores)]
 	for i, s := range scores {
-		order[i] = rank(s)
+		order[i] = sortKey(s)
 	}
 }
 
@@ -251,8 +251,8 @@ func partitionPortable(bits, ties, order []uint32, digit uint32) (n int) {
 	return n
 }
 
-// spinPortable runs eight chains of a multiplication and an addition.
-func spinPortable(n int) (flops int) {
+// peakFMAPortable runs eight chains of a multiplication and an addition.
+func peakFMAPortable(n int) (flops int) {
 	const x, y = 0.5, 1
 	var s [8]float32
 	for range n {

@@ -157,7 +157,7 @@ func TestAttentionPrecision(t *testing.T) {
 }
 
 // checkPrecision holds everything that an attention with rounded products gives,
-// on all levels, to the reference on rounded operands. Scores and normalisers are
+// on all instruction sets, to the reference on rounded operands. Scores and normalisers are
 // made of unrounded weights, and so as exact as with float32.
 func checkPrecision(t *testing.T, a *kernel.Operands, group int, tables map[string]*kernel.Table) {
 	t.Helper()
@@ -173,21 +173,21 @@ func checkPrecision(t *testing.T, a *kernel.Operands, group int, tables map[stri
 		outs[name] = newOutputs(b, table)
 	}
 	groups := kernel.Groups(a.Len, group)
-	for _, level := range kernel.LevelNames() {
-		kernel.WithLevel(level, func() {
+	for _, isa := range kernel.ISANames() {
+		kernel.WithISA(isa, func() {
 			check := func(name string, got []float32) {
 				t.Helper()
-				compare(t, level+" "+name, got, want[name].plain, want[name].want)
+				compare(t, isa+" "+name, got, want[name].plain, want[name].want)
 			}
 			out, checkOut := guarded(t, len(a.Q))
 			lse, checkLSE := guarded(t, a.Batch*a.Heads*a.Len)
 			team.Dense(out, lse, a)
-			outs["dense"].compare(t, level+" dense out", out)
+			outs["dense"].compare(t, isa+" dense out", out)
 			check("dense lse", lse)
 
 			scores, checkScores := guarded(t, a.Batch*a.Heads*groups*a.Len)
 			team.DenseScores(out, scores, a, group)
-			outs["dense"].compare(t, level+" dense out", out)
+			outs["dense"].compare(t, isa+" dense out", out)
 			check("scores", scores)
 			part := scores[:a.Batch*a.Heads*groups*(a.Len-lo)]
 			team.Scores(part, a.Len-lo, a, group, lo)
@@ -195,7 +195,7 @@ func checkPrecision(t *testing.T, a *kernel.Operands, group int, tables map[stri
 
 			for name, table := range tables {
 				team.ColumnSparse(out, lse, a, table)
-				outs[name].compare(t, level+" "+name+" out", out)
+				outs[name].compare(t, isa+" "+name+" out", out)
 				check(name+" lse", lse)
 			}
 			checkOut()
@@ -241,7 +241,7 @@ func TestPrecisionError(t *testing.T) {
 			plainMean, plainMost := deviation(func(i int) float64 { return plain[i] })
 			eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 				a.Precision = p
-				kernel.ForEachLevel(t, func(t *testing.T) {
+				kernel.ForEachISA(t, func(t *testing.T) {
 					out := make([]float32, len(a.Q))
 					team.Dense(out, nil, a)
 					mean, most := deviation(func(i int) float64 { return float64(out[i]) })
@@ -303,7 +303,7 @@ func TestPrecisionAfterNaN(t *testing.T) {
 	in := normal(newRand(4), 9*38, 1)
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		poison.Precision, a.Precision, large.Precision, small.Precision = p, p, p, p
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			run := func(before func(team *kernel.Team)) (out, sums []float32) {
 				out, sums = make([]float32, len(a.Q)), make([]float32, 9*40)
 				team := &kernel.Team{Workers: 1}
@@ -364,7 +364,7 @@ func TestLinearPrecision(t *testing.T) {
 				exactly := newMatrix(t, s.out, s.in, kernel.F32, roundedRows(weights, s.in, p))
 				inputs := roundedRows(x, s.in, p)
 				plain, want := ref.Linear[float32](inputs, s.rows, &exactly, bias), ref.Linear[float64](inputs, s.rows, &exactly, bias)
-				kernel.ForEachLevel(t, func(t *testing.T) {
+				kernel.ForEachISA(t, func(t *testing.T) {
 					y, intact := guarded(t, s.rows*s.out)
 					team.Linear(y, x, s.rows, &w, bias)
 					compare(t, d.String(), y, plain, want)
@@ -387,7 +387,7 @@ func TestLinearPrecisionNaN(t *testing.T) {
 		for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 			w := newMatrix(t, out, in, d, values)
 			w.Precision = p
-			kernel.ForEachLevel(t, func(t *testing.T) {
+			kernel.ForEachISA(t, func(t *testing.T) {
 				y := make([]float32, rows*out)
 				team.Linear(y, x, rows, &w, nil)
 				for i := range y {
@@ -428,7 +428,7 @@ func TestPrecisionExtremes(t *testing.T) {
 	fill(values, 0.7)
 	w := newMatrix(t, out, in, kernel.F32, values)
 	w.Precision = kernel.Int16
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		y := make([]float32, rows*out)
 		team.Linear(y, x, rows, &w, nil)
 		for i, got := range y {
@@ -460,7 +460,7 @@ func TestPrecisionWorkerCount(t *testing.T) {
 	}
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		a.Precision, w.Precision = p, p
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			want := run(&kernel.Team{Workers: 1})
 			for _, workers := range []int{2, 7} {
 				for name, x := range run(&kernel.Team{Workers: workers}) {
@@ -472,10 +472,10 @@ func TestPrecisionWorkerCount(t *testing.T) {
 }
 
 // TestPrecisionTeamsAtOnce: more goroutines than processors, often interrupted, so
-// that they change threads between routines, whose registers some levels configure.
+// that they change threads between routines, whose registers some instruction sets configure.
 func TestPrecisionTeamsAtOnce(t *testing.T) {
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		kernel.ForEachLevel(t, func(t *testing.T) {
+		kernel.ForEachISA(t, func(t *testing.T) {
 			newStep := func() *step {
 				s := newStep(t, 150)
 				s.a.Precision, s.w.Precision, s.parts[0].Weight.Precision, s.parts[1].Weight.Precision = p, p, p, p
@@ -534,7 +534,7 @@ func TestPrecisionGrad(t *testing.T) {
 	})
 }
 
-// FuzzPrecisions compares the levels with the reference on any shape, with rounded
+// FuzzPrecisions compares the instruction sets with the reference on any shape, with rounded
 // products.
 func FuzzPrecisions(f *testing.F) {
 	f.Add(uint64(1), uint8(1), uint8(1), uint8(1), uint8(4), uint8(1), uint8(0), int8(-1))
@@ -559,7 +559,7 @@ func FuzzPrecisions(f *testing.F) {
 // BenchmarkPrecision compares the speed of rounded products with that of float32
 // products, run by turns: x-float32 is how many times as fast they are.
 func BenchmarkPrecision(b *testing.B) {
-	kernel.EachLevelBench(b, func(b *testing.B) {
+	kernel.EachISABench(b, func(b *testing.B) {
 		if kernel.Features() == "portable" {
 			b.Skip("nothing to gain")
 		}

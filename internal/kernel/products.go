@@ -8,7 +8,7 @@ type products struct {
 	mulRows      mulRowsFunc
 	mulCols      mulColsFunc
 	steps        int // of the summation over the keys
-	fetchSteps   int // as many rows as planAhead takes for a panel
+	fetchSteps   int // as many rows as planPrefetch takes for a panel
 }
 
 // rowsOf names rows of a matrix, of which the first width elements count.
@@ -99,7 +99,7 @@ func (w *scratch) firstRows(n int) []int32 {
 }
 
 // scores computes the scores s [rows, lanes] of the queries of a panel.
-func (w *scratch) scores(m *products, p *panel, s []float32, rows int, next *ahead) {
+func (w *scratch) scores(m *products, p *panel, s []float32, rows int, next *prefetch) {
 	m.mulRows(m.keys.list, m.keys.width, m.keys.matrix, m.keys.ld, p.query, s, lanes, false, next)
 	if m.precision == Int16 {
 		active.int16.unscale(s, lanes, s, rows, w.keyUnits, p.units[:], nil)
@@ -120,7 +120,7 @@ func (w *scratch) softmax(t *tile, p *panel, s []float32, rows int) {
 // accumulate adds the product of the values and the exponentials s [rows, lanes]
 // to what is in the output of a panel, after shrinking it, or sets it if the block
 // is the first. s stays as it is, for sums and scores.
-func (w *scratch) accumulate(m *products, p *panel, s []float32, rows, dim int, first bool, next *ahead) {
+func (w *scratch) accumulate(m *products, p *panel, s []float32, rows, dim int, first bool, next *prefetch) {
 	if m.precision == Int16 {
 		b := &active.int16
 		w.p, w.product = sized(&w.p, b.words(blockKeys)*lanes), sized(&w.product, dim*lanes)

@@ -39,7 +39,7 @@ func closeTo(t *rapid.T, what string, got, want []float32) {
 
 // TestProperties checks what must hold for any attention, whatever its values.
 func TestProperties(t *testing.T) {
-	kernel.ForEachLevel(t, func(t *testing.T) { rapid.Check(t, checkProperties) })
+	kernel.ForEachISA(t, func(t *testing.T) { rapid.Check(t, checkProperties) })
 }
 
 func checkProperties(t *rapid.T) {
@@ -196,8 +196,8 @@ func TestWorkerCount(t *testing.T) {
 	}
 }
 
-// FuzzLevels compares the levels with the reference on any shape.
-func FuzzLevels(f *testing.F) {
+// FuzzISAs compares the instruction sets with the reference on any shape.
+func FuzzISAs(f *testing.F) {
 	f.Add(uint64(1), uint8(1), uint8(1), uint8(1), uint8(4), uint8(1), uint8(0), int8(-1))
 	f.Add(uint64(2), uint8(2), uint8(7), uint8(129), uint8(16), uint8(32), uint8(1), int8(-1))
 	f.Add(uint64(3), uint8(1), uint8(2), uint8(70), uint8(5), uint8(9), uint8(2), int8(6))
@@ -212,8 +212,8 @@ func FuzzLevels(f *testing.F) {
 		table.Reach, table.Sinks = int(reach), int(pad)
 		dout := normal(r, len(a.Q), 1)
 		want := attentionResults(a, c.group, dout, map[string]*kernel.Table{"sparse": table})
-		for _, name := range kernel.LevelNames() {
-			kernel.WithLevel(name, func() {
+		for _, name := range kernel.ISANames() {
+			kernel.WithISA(name, func() {
 				check := func(what string, got []float32) {
 					t.Helper()
 					compare(t, name+" "+what, got, want[what].plain, want[what].want)
@@ -238,7 +238,7 @@ func FuzzLevels(f *testing.F) {
 	})
 }
 
-// FuzzLayers compares the levels on layers of any shape with the portable one, which
+// FuzzLayers compares the instruction sets on layers of any shape with the portable one, which
 // the tests of layers hold to references.
 func FuzzLayers(f *testing.F) {
 	f.Add(uint64(1), uint8(3), uint8(31), uint8(4), int32(7), float32(1))
@@ -275,9 +275,9 @@ func FuzzLayers(f *testing.F) {
 			return got
 		}
 		var want map[string][]float32
-		kernel.WithLevel("portable", func() { want = layers() })
-		for _, name := range kernel.LevelNames() {
-			kernel.WithLevel(name, func() {
+		kernel.WithISA("portable", func() { want = layers() })
+		for _, name := range kernel.ISANames() {
+			kernel.WithISA(name, func() {
 				for what, got := range layers() {
 					scale := float32(1)
 					if strings.HasPrefix(what, "Linear") {
@@ -308,8 +308,8 @@ func FuzzTopK(f *testing.F) {
 		}
 		got := make([]uint32, kernel.Words(len(scores)))
 		want := ref.Bitmap(len(scores), ref.TopK(scores, nil, k))
-		for _, name := range kernel.LevelNames() {
-			kernel.WithLevel(name, func() { kernel.TopK(got, scores, k) })
+		for _, name := range kernel.ISANames() {
+			kernel.WithISA(name, func() { kernel.TopK(got, scores, k) })
 			for i := range want {
 				if got[i] != want[i] {
 					t.Fatalf("%s: TopK(%v, %d): word %d is %08x, want %08x", name, scores, k, i, got[i], want[i])

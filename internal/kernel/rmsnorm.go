@@ -36,8 +36,8 @@ func (j *rmsNormJob) run(_ *scratch, task int) {
 		}
 		r := float32(1 / math.Sqrt(sum/float64(n)+float64(j.eps)))
 		if units > 0 {
-			active.weigh(dst[:units], x[:units], j.weight[:units], r)
+			active.applyWeight(dst[:units], x[:units], j.weight[:units], r)
 		}
-		weighPortable(dst[units:], x[units:], j.weight[units:], r)
+		applyWeightPortable(dst[units:], x[units:], j.weight[units:], r)
 	}
 }

@@ -4,7 +4,7 @@ import "fmt"
 
 // SwiGLU computes dst = silu(gate of x) * up of x, element by element, with
 // silu(x) = x / (1 + exp(-x)) to a relative error of at most 4e-7 (see
-// level.swiGLU): x [rows, inputs], dst [rows, outputs]. Both projections are those
+// isa.swiGLU): x [rows, inputs], dst [rows, outputs]. Both projections are those
 // of Linear. What they give never leaves the caches.
 func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 	if rows < 0 {

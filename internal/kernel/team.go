@@ -165,8 +165,8 @@ type scratch struct {
 
 	keyUnits, valueUnits []float32 // of integers
 
-	nextK   ahead // keys and values that follow
-	nextV   ahead
+	nextK   prefetch // keys and values that follow
+	nextV   prefetch
 	s       []float32  // scores of a key block, [tile.blockKeys, lanes]
 	kept    []float32  // exponentials of all key blocks, [panels, keys padded, lanes]
 	maxima  []float32  // running maximum after each key block, [panels, blocks, lanes]

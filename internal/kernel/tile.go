@@ -17,17 +17,17 @@ const (
 	// bfloat16 have their own number of keys and panels, see blocking.
 	blockKeys = 128
 
-	// mostPanels and mostKeys are the largest of any level.
+	// mostPanels and mostKeys are the largest of any isa.
 	mostPanels = 16
 	mostKeys   = 256
 )
 
 // padList makes the capacity of an ascending list of rows a multiple of rowUnit
-// and soonRows more, which repeat the last one: multiplications take whole units
+// and prefetchRows more, which repeat the last one: multiplications take whole units
 // and look ahead.
 func padList(list []int32) []int32 {
 	n := len(list)
-	for n > 0 && len(list) < roundUp(n, rowUnit)+soonRows {
+	for n > 0 && len(list) < roundUp(n, rowUnit)+prefetchRows {
 		list = append(list, list[n-1])
 	}
 	return list[:n:len(list)]
@@ -37,7 +37,7 @@ func padList(list []int32) []int32 {
 func units(list []int32) []int32 { return list[:roundUp(len(list), rowUnit)] }
 
 // identity is the list of the first rows of a matrix.
-var identity = func() (list [max(mostPanels*lanes, mostKeys, linearDepth) + soonRows]int32) {
+var identity = func() (list [max(mostPanels*lanes, mostKeys, linearDepth) + prefetchRows]int32) {
 	for i := range list {
 		list[i] = int32(i)
 	}
@@ -54,7 +54,7 @@ type keyLists struct {
 // its next call.
 func (l *keyLists) valid(a *Operands, lo int) [][]int32 {
 	l.lists = l.lists[:0]
-	width := roundUp(a.Len, rowUnit) + soonRows
+	width := roundUp(a.Len, rowUnit) + prefetchRows
 	if a.Valid == nil {
 		keys := sized(&l.keys, width)[:0]
 		for j := lo; j < a.Len; j++ {
@@ -142,7 +142,7 @@ func (t *tile) queries(p int) (first, count int) {
 type panel struct {
 	query  []float32          // [D, lanes], scaled such that scores are powers of 2, or packed
 	output []float32          // [D padded, lanes], not yet divided by the sum
-	state  [3 * lanes]float32 // maximum, sum, shrink: see level.softmax
+	state  [3 * lanes]float32 // maximum, sum, shrink: see isa.softmax
 	units  [lanes]float32     // of the query, if it is integers
 }
 
@@ -194,8 +194,8 @@ func (w *scratch) attend(t *tile) {
 			}
 		}
 		count := min(t.last-t.first, len(q)/t.dim)
-		nextK := planAhead(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*mul.fetchSteps)
-		nextV := planAhead(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*mul.fetchSteps)
+		nextK := planPrefetch(&w.nextK, t.k, t.dim, upcoming, q, count, t.panels()*mul.fetchSteps)
+		nextV := planPrefetch(&w.nextV, t.v, t.dim, upcoming, out, min(t.last-t.first, len(out)/t.dim), t.panels()*mul.fetchSteps)
 		for p := range t.panels() {
 			panel := &w.panels[p]
 			s := w.s

@@ -165,21 +165,21 @@ func Run(o Options, report func(Row) error) error {
 // the best one shared the processor with another program; up to three times as
 // many runs are made to have samples without such.
 func measure(row *Row, c benchCase, samples int, run func()) {
-	flops, spin := c.flops, kernel.Spin
+	flops, peakFMA := c.flops, kernel.PeakFMA
 	switch c.precision {
 	case kernel.BFloat16:
-		spin = kernel.SpinBF16
+		peakFMA = kernel.PeakFMABF16
 	case kernel.Int16:
-		spin = kernel.SpinInt16
+		peakFMA = kernel.PeakFMAInt16
 	}
 	run() // grows buffers
 	type sample struct{ run, peak speed }
 	var all []sample
 	best, calm := 0.0, 0
-	before := peak(spin)
+	before := peak(peakFMA)
 	for calm < samples && len(all) < 3*samples {
 		s := timed(func() float64 { run(); return flops })
-		after := peak(spin)
+		after := peak(peakFMA)
 		all = append(all, sample{s, before.mean(after)})
 		best = max(best, after.wall)
 		before = after
@@ -233,10 +233,10 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// peak is what GOMAXPROCS threads reach together on registers alone with spin,
+// peak is what GOMAXPROCS threads reach together with peakFMA, on registers alone,
 // one of those of package kernel. The clock starts when all of them run.
-func peak(spin func(n int) int) speed {
-	rounds := spinRounds()
+func peak(peakFMA func(n int) int) speed {
+	rounds := peakRounds()
 	workers := runtime.GOMAXPROCS(0)
 	flops := make(chan int, workers)
 	var waiting atomic.Int32
@@ -247,7 +247,7 @@ func peak(spin func(n int) int) speed {
 			for waiting.Load() > 0 {
 				runtime.Gosched()
 			}
-			flops <- spin(rounds)
+			flops <- peakFMA(rounds)
 		}()
 	}
 	waiting.Add(-1)
@@ -255,7 +255,7 @@ func peak(spin func(n int) int) speed {
 		runtime.Gosched()
 	}
 	return timed(func() float64 {
-		total := spin(rounds)
+		total := peakFMA(rounds)
 		for range workers - 1 {
 			total += <-flops
 		}
@@ -263,13 +263,13 @@ func peak(spin func(n int) int) speed {
 	})
 }
 
-// spinRounds is a number of rounds that takes about two milliseconds, long
+// peakRounds is a number of rounds that takes about two milliseconds, long
 // enough to hide how long it takes to wake up a thread.
-var spinRounds = sync.OnceValue(func() int {
+var peakRounds = sync.OnceValue(func() int {
 	const trial = 1000
-	kernel.Spin(trial)
+	kernel.PeakFMA(trial)
 	start := time.Now()
-	kernel.Spin(trial)
+	kernel.PeakFMA(trial)
 	return int(trial * 2e6 / max(1, time.Since(start).Nanoseconds()))
 })
 

@@ -18,7 +18,7 @@ import (
 //	4 5   rows of a
 //	6 7   columns of b
 //
-// In memory, c and b have the layout of all levels. a is made of tiles, which are read
+// In memory, c and b have the layout of all instruction sets. a is made of tiles, which are read
 // in the order in which they lie: that is what the hardware's prefetching foresees.
 // Element p of row i of a is word
 //
@@ -172,7 +172,7 @@ func multiplyTiles(name, signature, doc string, rowsParam, wordsParam Mem, keep 
 		}
 		ADDQ(U32(tileRows*tileBytes), a)
 		ADDQ(U32(4*panelLanes*tileWords), b)
-		prefetch("ahead" + suffix)
+		prefetch("prefetch" + suffix)
 		SUBQ(Imm(tileWords), left)
 		JNZ(LabelRef("words" + suffix))
 		sums(func(t uint32, at reg.Register, disp int) { tileStore(t, at, ldc, disp) })
@@ -241,11 +241,11 @@ func scaleTile(suffix string, rowsParam Mem, ldc reg.GPVirtual) {
 // tileProducts emits the products.
 func tileProducts() {
 	multiplyTiles("mulRowsAMX",
-		"(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+ahead+")",
+		"(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+prefetchType+")",
 		"is bf16Products.mulRows in tiles.",
 		NewParamAddr("list_len", 8), NewParamAddr("k", 24), false)
 	multiplyTiles("mulColsAMX",
-		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[32]float32, next *"+ahead+")",
+		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[32]float32, next *"+prefetchType+")",
 		"is bf16Products.mulCols in tiles, a transposed.",
 		NewParamAddr("m", 0), NewParamAddr("list_len", 16), true)
 }
@@ -363,9 +363,9 @@ func transposeWords(r []reg.VecVirtual) []reg.VecVirtual {
 	return columns
 }
 
-// spinTiles keeps as many sums as a step of the products.
-func spinTiles() {
-	function("spinAMX", "(n int) (flops int)", "is level.spin.")
+// peakFMATiles keeps as many sums as a step of the products.
+func peakFMATiles() {
+	function("peakFMAAMX", "(n int) (flops int)", "is isa.peakFMA.")
 	n := load("n")
 	tileConfig(tileRows, tileRows)
 	for t := range uint32(8) {

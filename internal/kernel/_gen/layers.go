@@ -29,7 +29,7 @@ func (v *isa) constants(name string) func(x float64) Op {
 // sumSquares converts before it squares, and keeps four sums so that additions do
 // not wait for one another.
 func (v *isa) sumSquares() {
-	function("sumSquares"+v.name, "(x []float32) float64", "is level.sumSquares.")
+	function("sumSquares"+v.name, "(x []float32) float64", "is isa.sumSquares.")
 	x, n := loadBase("x"), Load(Param("x").Len(), GP64()).(reg.GPVirtual)
 	sums := v.zeros(4)
 	half := v.bytes() / 2 // of a vector: as many float32 as fit as float64
@@ -58,8 +58,8 @@ func (v *isa) sumSquares() {
 	finish()
 }
 
-func (v *isa) weigh() {
-	function("weigh"+v.name, "(dst, x, weight []float32, factor float32)", "is level.weigh.")
+func (v *isa) applyWeight() {
+	function("applyWeight"+v.name, "(dst, x, weight []float32, factor float32)", "is isa.applyWeight.")
 	dst, x, weight := loadBase("dst"), loadBase("x"), loadBase("weight")
 	n := Load(Param("x").Len(), GP64()).(reg.GPVirtual)
 	factor := v.reg()
@@ -82,7 +82,7 @@ func (v *isa) weigh() {
 // swiGLU computes silu(x) as x/(1+e) for x >= 0 and x e/(1+e) for x < 0, with
 // e = exp(-|x|) = 2^(n+r), n an integer and r in [0, 1].
 func (v *isa) swiGLU() {
-	function("swiGLU"+v.name, "(dst, gate, up []float32)", "is level.swiGLU.")
+	function("swiGLU"+v.name, "(dst, gate, up []float32)", "is isa.swiGLU.")
 	dst, gate, up := loadBase("dst"), loadBase("gate"), loadBase("up")
 	left := Load(Param("gate").Len(), GP64()).(reg.GPVirtual)
 
@@ -160,7 +160,7 @@ func (v *isa) swiGLU() {
 // registers as long as the halves of heads have 32 elements or so.
 func rotate() {
 	v := avx2
-	function("rotateAVX2", "(dst []float32, ldd int, src, cos, sin []float32, heads int)", "is level.rotate.")
+	function("rotateAVX2", "(dst []float32, ldd int, src, cos, sin []float32, heads int)", "is isa.rotate.")
 	dst, ldd, src := loadBase("dst"), loadBytes("ldd", 4), loadBase("src")
 	cos, sin := loadBase("cos"), loadBase("sin")
 	half, heads := Load(Param("cos").Len(), GP64()).(reg.GPVirtual), load("heads")

@@ -11,7 +11,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The geometry that package kernel shares among its levels.
+// The geometry that package kernel shares among its instruction sets.
 const (
 	panelLanes = 32
 	rowUnit    = 8
@@ -130,28 +130,28 @@ func main() {
 		v.scaleRows()
 		v.dotRows()
 		v.sumSquares()
-		v.weigh()
+		v.applyWeight()
 		v.swiGLU()
 		v.roundRows()
-		v.spin()
+		v.peakFMA()
 	}
 	transposes()
 	rotate()
-	rank()
+	sortKeys()
 	partition()
 	avx512bf16.mulRows()
 	avx512bf16.mulCols()
-	avx512bf16.spin()
+	avx512bf16.peakFMA()
 	avx512.softmax(true)
 	packRows()
 	packCols(false)
 	tileProducts()
 	packCols(true)
 	packTransposed()
-	spinTiles()
+	peakFMATiles()
 	avx512vnni.mulRows()
 	avx512vnni.mulCols()
-	avx512vnni.spin()
+	avx512vnni.peakFMA()
 	quantizeRows()
 	quantizeCols()
 	unscale()

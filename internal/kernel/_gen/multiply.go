@@ -15,14 +15,14 @@ import (
 //
 // AVX512-BF16 and AVX512-VNNI have the tile of AVX-512; their elements are pairs.
 //
-// Their inner loops pause every aheadSteps steps to fetch memory for a later
+// Their inner loops pause every prefetchSteps steps to fetch memory for a later
 // call, see prefetch.
 
-const aheadSteps = 16
+const prefetchSteps = 16
 
-// soonRows is how far ahead both fetch rows into the first-level cache. The products
+// prefetchRows is how far ahead both fetch rows into the first-level cache. The products
 // of a step that has to wait for the second-level cache are issued twice.
-const soonRows = 8
+const prefetchRows = 8
 
 // tileRows is the number of rows of a tile; its width is two vectors.
 func (v *isa) tileRows() int {
@@ -45,11 +45,11 @@ var (
 	nextParam = NewParamAddr("next", 128)
 )
 
-// ahead is the type of that name in package kernel.
-const ahead = "[3]struct{ left int; list *int32; rows *float32; ld, lines, line, burst int }"
+// prefetchType is the type prefetch of that name in package kernel.
+const prefetchType = "[3]struct{ left int; list *int32; rows *float32; ld, lines, line, burst int }"
 
 // prefetch asks for cache lines of the matrix that the parameter next describes. The
-// offsets are those of struct ahead. Rows are taken from the end of the list, lines
+// offsets are those of struct prefetch. Rows are taken from the end of the list, lines
 // from the end of a row.
 func prefetch(name string) {
 	const left, list, base, ld, lines, line, burst, size = 0, 8, 16, 24, 32, 40, 48, 56
@@ -114,9 +114,9 @@ func (v *isa) step(b reg.GPVirtual, sums []reg.VecVirtual, element func(i int) M
 	ADDQ(Imm(4*panelLanes), b)
 }
 
-// soonElements fetches, for the next tile of mulRows, the cache lines at the place
+// prefetchElements fetches, for the next tile of mulRows, the cache lines at the place
 // that this one has just passed.
-func (v *isa) soonElements(listParam, kParam Mem, offset reg.GPVirtual) {
+func (v *isa) prefetchElements(listParam, kParam Mem, offset reg.GPVirtual) {
 	list, lda, end, at := GP64(), GP64(), GP64(), GP64()
 	MOVQ(listParam, list)
 	MOVQ(ldaParam, lda)
@@ -127,7 +127,7 @@ func (v *isa) soonElements(listParam, kParam Mem, offset reg.GPVirtual) {
 	for i := range v.tileRows() {
 		MOVLQSX(Mem{Base: list, Disp: 4 * i}, at)
 		IMULQ(lda, at)
-		PREFETCHT0(Mem{Base: end, Index: at, Scale: 4, Disp: -4 * aheadSteps})
+		PREFETCHT0(Mem{Base: end, Index: at, Scale: 4, Disp: -4 * prefetchSteps})
 	}
 }
 
@@ -186,8 +186,8 @@ func (v *isa) storeTile(name string, sums []reg.VecVirtual, column int, keep boo
 // offset, from minus the length of a row up to 0, addresses all of them.
 func (v *isa) mulRows() {
 	function("mulRows"+v.name,
-		"(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+ahead+")",
-		"is level.mulRows.")
+		"(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *"+prefetchType+")",
+		"is isa.mulRows.")
 	listParam, kParam := NewParamAddr("list_base", 0), NewParamAddr("k", 24)
 	rows := v.tileRows()
 	Label("tile")
@@ -219,12 +219,12 @@ func (v *isa) mulRows() {
 		Label("k" + suffix)
 		v.step(b, sums, func(i int) Mem { return Mem{Base: ends[i], Index: offset, Scale: 1} })
 		ADDQ(Imm(4), offset)
-		TESTQ(U32(4*aheadSteps-1), offset)
+		TESTQ(U32(4*prefetchSteps-1), offset)
 		JNZ(LabelRef("k" + suffix))
 		if column == 0 {
-			v.soonElements(listParam, kParam, offset)
+			v.prefetchElements(listParam, kParam, offset)
 		}
-		prefetch("ahead" + suffix)
+		prefetch("prefetch" + suffix)
 		TESTQ(offset, offset)
 		JNZ(LabelRef("k" + suffix))
 		v.storeTile("store"+suffix, sums, column, false)
@@ -238,8 +238,8 @@ func (v *isa) mulRows() {
 // by side.
 func (v *isa) mulCols() {
 	function("mulCols"+v.name,
-		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[32]float32, next *"+ahead+")",
-		"is level.mulCols.")
+		"(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[32]float32, next *"+prefetchType+")",
+		"is isa.mulCols.")
 	mParam, listParam := NewParamAddr("m", 0), NewParamAddr("list_base", 8)
 	rows := v.tileRows()
 	end, lda := GP64(), GP64()
@@ -262,16 +262,16 @@ func (v *isa) mulCols() {
 		sums := v.zeros(2 * rows)
 		Label("k" + suffix)
 		soon, at := GP64(), GP64()
-		MOVLQSX(Mem{Base: end, Index: left, Scale: 4, Disp: 4 * soonRows}, soon)
+		MOVLQSX(Mem{Base: end, Index: left, Scale: 4, Disp: 4 * prefetchRows}, soon)
 		IMULQ(lda, soon)
 		PREFETCHT0(Mem{Base: a, Index: soon, Scale: 4})
 		MOVLQSX(Mem{Base: end, Index: left, Scale: 4}, at)
 		IMULQ(lda, at)
 		v.step(b, sums, func(i int) Mem { return Mem{Base: a, Index: at, Scale: 4, Disp: 4 * i} })
 		INCQ(left)
-		TESTQ(U32(aheadSteps-1), left)
+		TESTQ(U32(prefetchSteps-1), left)
 		JNZ(LabelRef("k" + suffix))
-		prefetch("ahead" + suffix)
+		prefetch("prefetch" + suffix)
 		TESTQ(left, left)
 		JNZ(LabelRef("k" + suffix))
 		v.storeTile("store"+suffix, sums, column, true)

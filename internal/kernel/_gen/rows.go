@@ -17,7 +17,7 @@ func (v *isa) loadWeights(param string) []reg.VecVirtual {
 }
 
 func (v *isa) scaleRows() {
-	function("scaleRows"+v.name, "(c []float32, rows int, w []float32)", "is level.scaleRows.")
+	function("scaleRows"+v.name, "(c []float32, rows int, w []float32)", "is isa.scaleRows.")
 	c, rows, w := loadBase("c"), load("rows"), v.loadWeights("w")
 	Label("row")
 	for i, x := range w {
@@ -36,7 +36,7 @@ func (v *isa) scaleRows() {
 // the eight results by horizontal additions, which add neighbours of two
 // vectors at a time.
 func (v *isa) dotRows() {
-	function("dotRows"+v.name, "(dst, p []float32, rows int, w []float32)", "is level.dotRows.")
+	function("dotRows"+v.name, "(dst, p []float32, rows int, w []float32)", "is isa.dotRows.")
 	dst, p, rows, w := loadBase("dst"), loadBase("p"), load("rows"), v.loadWeights("w")
 	Label("rows")
 	var half [2]reg.VecVirtual

@@ -110,7 +110,7 @@ func (v *isa) softmax(pairs bool) {
 		steps = []int{4, 2, 1}
 		words = loadBase("words")
 	} else {
-		function("softmax"+v.name, "(s []float32, rows int, state []float32)", "is level.softmax.")
+		function("softmax"+v.name, "(s []float32, rows int, state []float32)", "is isa.softmax.")
 	}
 	s, state := loadBase("s"), loadBase("state")
 	unroll := steps[0]

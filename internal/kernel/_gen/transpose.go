@@ -8,11 +8,11 @@ import (
 
 func transposes() {
 	transpose("transposeAVX2", "(dst []float32, ldd int, src []float32, lds, m, n int, scale []float32)",
-		"is level.transpose.", 4, true)
+		"is isa.transpose.", 4, true)
 	transpose("packF32AVX2", "(dst []float32, ldd int, src []byte, lds, m, n int)",
-		"is level.packF32.", 4, false)
+		"is isa.packF32.", 4, false)
 	transpose("packBF16AVX2", "(dst []float32, ldd int, src []byte, lds, m, n int)",
-		"is level.packBF16.", 2, false)
+		"is isa.packBF16.", 2, false)
 }
 
 // transpose moves blocks of 8x8 elements. Elements of two bytes are bfloat16:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// These tests call the routines of each level directly, at sizes around their
+// These tests call the routines of each instruction set directly, at sizes around their
 // units and with strides larger than rows, between guard values.
 
 const guardValue = 4321
@@ -41,12 +41,12 @@ func near(t *testing.T, what string, got float32, want, scale float64) {
 // TestMultiplications runs mulRows and mulCols over lists with repeated and
 // skipped rows, with and without something to fetch ahead.
 func TestMultiplications(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for _, m := range []int{8, 16, 40} {
 			for _, k := range []int{1, 2, 7, 16, 64, 257} {
 				for _, gap := range []int{0, 3} {
-					list, byRow := make([]int32, m, m+soonRows), make([]int32, k, k+soonRows)
+					list, byRow := make([]int32, m, m+prefetchRows), make([]int32, k, k+prefetchRows)
 					for i := range list {
 						list[i] = int32(r.IntN(2 * m))
 					}
@@ -59,13 +59,13 @@ func TestMultiplications(t *testing.T) {
 					}
 					rows := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: k + gap, height: 2 * m, keep: &ones,
 						element: func(i, p int) int { return int(list[i])*(k+gap) + p },
-						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead) {
+						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch) {
 							active.mulRows(list, k, a, lda, b, c, ldc, keep != nil, next)
 						}}
 					rows.run("mulRows")
 					cols := mulCase{r: r, t: t, m: m, k: k, ldc: lanes + 3*gap, lda: m + gap, height: 2 * k, keep: &factors,
 						element: func(i, p int) int { return int(byRow[p])*(m+gap) + i },
-						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead) {
+						call: func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch) {
 							active.mulCols(m, byRow, a, lda, b, c, ldc, keep, next)
 						}}
 					cols.run("mulCols")
@@ -84,7 +84,7 @@ type mulCase struct {
 	m, k, lda, ldc, height int
 	element                func(i, p int) int
 	keep                   *[lanes]float32
-	call                   func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
+	call                   func(a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch)
 }
 
 func (x *mulCase) run(name string) {
@@ -95,9 +95,9 @@ func (x *mulCase) run(name string) {
 	before := slices.Clone(c)
 	for _, keep := range []*[lanes]float32{nil, x.keep} {
 		copy(c, before)
-		var next *ahead
+		var next *prefetch
 		if keep != nil {
-			next = planAhead(new(ahead), a, x.lda, identity[:min(x.height, len(identity))], b, 1, x.m)
+			next = planPrefetch(new(prefetch), a, x.lda, identity[:min(x.height, len(identity))], b, 1, x.m)
 		}
 		x.call(a, x.lda, b, c, x.ldc, keep, next)
 		if next != nil && (next[0].left < 0 || next[0].left > x.height) {
@@ -130,7 +130,7 @@ func (x *mulCase) run(name string) {
 
 func TestSoftmaxRoutine(t *testing.T) {
 	inf := float32(math.Inf(1))
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 2))
 		for _, rows := range []int{1, 2, 3, 4, 5, 8, 31, 256} {
 			s, sIntact := window(r, rows*lanes)
@@ -193,7 +193,7 @@ func TestSoftmaxRoutine(t *testing.T) {
 	})
 }
 
-// checkExp holds an exponential to the error that level.softmax states.
+// checkExp holds an exponential to the error that isa.softmax states.
 func checkExp(t *testing.T, got float32, want float64) {
 	t.Helper()
 	switch {
@@ -213,9 +213,9 @@ func checkExp(t *testing.T, got float32, want float64) {
 }
 
 // TestExp walks over the arguments of the exponential, through the softmax
-// routine of each level: the maximum of each column is made 0.
+// routine of each instruction set: the maximum of each column is made 0.
 func TestExp(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		const rows = 256
 		s, state := make([]float32, rows*lanes), make([]float32, 3*lanes)
 		x := float32(0)
@@ -253,7 +253,7 @@ func TestExp(t *testing.T) {
 }
 
 func TestRowRoutines(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 3))
 		for _, rows := range []int{1, 5, 8, 16, 72} {
 			w, wIntact := window(r, lanes)
@@ -289,10 +289,10 @@ func TestRowRoutines(t *testing.T) {
 }
 
 // TestSwiGLURoutine walks over the arguments, and holds results to the error that
-// level.swiGLU states.
+// isa.swiGLU states.
 func TestSwiGLURoutine(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 5))
 		worst := 0.0
 		check := func(gate []float32) {
@@ -341,7 +341,7 @@ func TestSwiGLURoutine(t *testing.T) {
 }
 
 func TestNormRoutines(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(6, 6))
 		for _, n := range []int{lanes, 2 * lanes, 5 * lanes} {
 			x, xIntact := window(r, n)
@@ -355,10 +355,10 @@ func TestNormRoutines(t *testing.T) {
 				t.Fatalf("sum of squares %g, want %g", got, want)
 			}
 			dst, dstIntact := window(r, n)
-			active.weigh(dst, x, weight, 0.3)
+			active.applyWeight(dst, x, weight, 0.3)
 			for i, f := range x {
 				if want := float32(f*0.3) * weight[i]; dst[i] != want {
-					t.Fatalf("weigh: element %d is %g, want %g", i, dst[i], want)
+					t.Fatalf("applyWeight: element %d is %g, want %g", i, dst[i], want)
 				}
 			}
 			if !xIntact() || !dstIntact() {
@@ -369,7 +369,7 @@ func TestNormRoutines(t *testing.T) {
 }
 
 func TestRotateRoutine(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 7))
 		for _, half := range []int{8, 24, 64} {
 			for _, heads := range []int{1, 3} {
@@ -407,7 +407,7 @@ func TestRotateRoutine(t *testing.T) {
 // TestTopKRoutines holds the routines of the selection to the functions that they
 // are vectors of, on any bits.
 func TestTopKRoutines(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, 8))
 		for _, n := range []int{lanes, 2 * lanes, 11 * lanes} {
 			scores := make([]float32, n)
@@ -423,14 +423,14 @@ func TestTopKRoutines(t *testing.T) {
 			}
 			order := make([]uint32, n+1)
 			order[n] = guardValue
-			active.rank(order, scores)
+			active.sortKeys(order, scores)
 			for i, s := range scores {
-				if order[i] != rank(s) {
-					t.Fatalf("rank(%g) = %08x, want %08x", s, order[i], rank(s))
+				if order[i] != sortKey(s) {
+					t.Fatalf("sortKey(%g) = %08x, want %08x", s, order[i], sortKey(s))
 				}
 			}
 			if order[n] != guardValue {
-				t.Fatal("rank wrote outside of its result")
+				t.Fatal("sortKeys wrote outside of its result")
 			}
 			order = order[:n]
 			for _, digit := range []uint32{0, 1, order[0] >> digitShift, 1<<digitBits - 1} {
@@ -458,7 +458,7 @@ func TestTopKRoutines(t *testing.T) {
 }
 
 func TestTranspose(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(4, 4))
 		for _, m := range []int{1, 7, 8, 9, 32, 33} {
 			for _, n := range []int{1, 7, 8, 16, 45} {
@@ -485,25 +485,25 @@ func TestTranspose(t *testing.T) {
 	})
 }
 
-// TestRank checks that the order of ranks is that of TopK.
-func TestRank(t *testing.T) {
+// TestSortKey checks that the order of sort keys is that of TopK.
+func TestSortKey(t *testing.T) {
 	inf := float32(math.Inf(1))
 	ascending := []float32{-inf, -math.MaxFloat32, -1, -math.SmallestNonzeroFloat32, 0,
 		math.SmallestNonzeroFloat32, 1, math.Nextafter32(1, 2), math.MaxFloat32, inf}
 	for i, x := range ascending {
-		if rank(x) <= rankNaN {
-			t.Errorf("rank(%g) is not above that of NaN", x)
+		if sortKey(x) <= sortKeyNaN {
+			t.Errorf("sortKey(%g) is not above that of NaN", x)
 		}
-		if i > 0 && rank(x) <= rank(ascending[i-1]) {
-			t.Errorf("rank(%g) is not above rank(%g)", x, ascending[i-1])
+		if i > 0 && sortKey(x) <= sortKey(ascending[i-1]) {
+			t.Errorf("sortKey(%g) is not above sortKey(%g)", x, ascending[i-1])
 		}
 	}
-	if negative := float32(math.Copysign(0, -1)); rank(negative) != rank(0) {
-		t.Error("-0 and 0 differ in rank")
+	if negative := float32(math.Copysign(0, -1)); sortKey(negative) != sortKey(0) {
+		t.Error("-0 and 0 differ in sort key")
 	}
 	for _, bits := range []uint32{0x7fc00000, 0xffc00000, 0x7f800001} {
-		if rank(math.Float32frombits(bits)) != rankNaN {
-			t.Errorf("rank of the NaN %08x", bits)
+		if sortKey(math.Float32frombits(bits)) != sortKeyNaN {
+			t.Errorf("sort key of the NaN %08x", bits)
 		}
 	}
 }

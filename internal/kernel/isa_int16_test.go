@@ -29,12 +29,12 @@ func sameFloats(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPackInt16 compares the integers of each level with those of portable Go,
+// TestPackInt16 compares the integers of each instruction set with those of portable Go,
 // which must be the same, and these with their definition.
 func TestPackInt16(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	special := []float32{0, -inf, inf, nan, math.Float32frombits(0xff800001), math.MaxFloat32, 1e-42, 0x1p-120, -0x1p-101}
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, 8))
 		b := &active.int16
 		for _, rows := range []int{1, 2, 5, 8} {
@@ -126,7 +126,7 @@ func TestPackInt16(t *testing.T) {
 // TestMultiplicationsInt16 goes from numbers to numbers: packing, multiplication
 // and unscale, against the product of the integers.
 func TestMultiplicationsInt16(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 9))
 		b := &active.int16
 		for _, m := range []int{8, 24} {

@@ -8,7 +8,7 @@ func (t *Team) Dense(out, lse []float32, a *Operands) {
 	checkLen("Dense", "out", len(out), len(a.Q))
 	checkOptional("Dense", "lse", lse, a.queries())
 
-	from, to := a.wanted()
+	from, to := a.queryRange()
 	before := from / a.tileQueries()
 	tiles := Groups(to, a.tileQueries()) - before
 	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), before, tiles})

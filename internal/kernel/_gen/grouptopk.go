@@ -20,8 +20,8 @@ func splat(x uint32) Op {
 	return r
 }
 
-func rank() {
-	function("rankAVX512", "(order []uint32, scores []float32)", "is level.rank.")
+func sortKeys() {
+	function("sortKeysAVX512", "(order []uint32, scores []float32)", "is isa.sortKeys.")
 	order, scores, n := loadBase("order"), loadBase("scores"), GP64()
 	Load(Param("scores").Len(), n)
 	sign, magnitude, inf, one := splat(1<<31), splat(1<<31-1), splat(0x7f800000), splat(1)
@@ -47,7 +47,7 @@ func rank() {
 }
 
 func partition() {
-	function("partitionAVX512", "(bits, ties, order []uint32, digit uint32) int", "is level.partition.")
+	function("partitionAVX512", "(bits, ties, order []uint32, digit uint32) int", "is isa.partition.")
 	bits, ties, order, n := loadBase("bits"), loadBase("ties"), loadBase("order"), GP64()
 	Load(Param("order").Len(), n)
 	digit := ZMM()

@@ -21,7 +21,7 @@ func tileProducts() bf16Products {
 		softmax:     softmaxAMX,
 		blocking:    blocking{panels: mostPanels, keys: mostKeys, rows: 1024, outputs: 512, chunk: 64, depth: 1024},
 		fewerPauses: 4,
-		spin:        spinAMX,
+		peakFMA:     peakFMAAMX,
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// spin keeps more sums than two multiply-add units of four to six cycles of
+// peakFMA keeps more sums than two multiply-add units of four to six cycles of
 // latency need. A pair of numbers makes two products.
-func (v *isa) spin() {
-	function("spin"+v.name, "(n int) (flops int)", "is level.spin.")
+func (v *isa) peakFMA() {
+	function("peakFMA"+v.name, "(n int) (flops int)", "is isa.peakFMA.")
 	const chains = 12
 	n := load("n")
 	x, y := v.broadcast(0.5), v.broadcast(1)

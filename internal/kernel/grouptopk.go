@@ -12,7 +12,7 @@ func TopK(bits []uint32, scores []float32, k int) {
 	checkLen("TopK", "bits", len(bits), Words(len(scores)))
 	w := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(w)
-	order := w.rank(scores, nil)
+	order := w.sortKeys(scores, nil)
 	w.selectTop(bits, order, k)
 }
 
@@ -33,7 +33,7 @@ type topKJob struct {
 }
 
 func (j *topKJob) run(w *scratch, row int) {
-	order := w.rank(j.scores[row*j.n:][:j.n], j.valid)
+	order := w.sortKeys(j.scores[row*j.n:][:j.n], j.valid)
 	w.selectTop(j.bits[row*Words(j.n):][:Words(j.n)], order, j.k)
 }
 
@@ -46,16 +46,16 @@ func checkRows(fn string, bits []uint32, scores []float32, rows, n, more int) {
 	checkLen(fn, "scores", len(scores), rows*(n+more))
 }
 
-// rank turns scores into integers of the same order: NaN is rankNaN, below all
+// sortKeys turns scores into integers of the same order: NaN is sortKeyNaN, below all
 // others, and excluded entries are 0.
-func (w *scratch) rank(scores, valid []float32) []uint32 {
+func (w *scratch) sortKeys(scores, valid []float32) []uint32 {
 	w.order = sized(&w.order, len(scores))
 	order := w.order
 	units := len(scores) / lanes * lanes
 	if units > 0 {
-		active.rank(order[:units], scores[:units])
+		active.sortKeys(order[:units], scores[:units])
 	}
-	rankPortable(order[units:], scores[units:])
+	sortKeysPortable(order[units:], scores[units:])
 	if valid != nil {
 		for i, v := range valid {
 			if v == 0 {
@@ -66,34 +66,34 @@ func (w *scratch) rank(scores, valid []float32) []uint32 {
 	return order
 }
 
-const rankNaN = 1
+const sortKeyNaN = 1
 
-// digitBits leading bits of a rank are looked at first.
+// digitBits leading bits of a sort key are looked at first.
 const (
 	digitBits  = 11
 	digitShift = 32 - digitBits
 )
 
-// rank maps a float32 to a uint32 that compares the same. IEEE 754 orders floats
+// sortKey maps a float32 to a uint32 that compares the same. IEEE 754 orders floats
 // of one sign as their bits, so positive numbers get their sign bit flipped and
 // negative ones all bits. -0 counts as 0.
-func rank(f float32) uint32 {
+func sortKey(f float32) uint32 {
 	const sign, inf = 1 << 31, 0x7f800000
 	b := math.Float32bits(f)
 	switch {
 	case b&^sign > inf:
-		return rankNaN
+		return sortKeyNaN
 	case b == sign:
 		b = 0
 	}
 	return b ^ (uint32(int32(b)>>31) | sign)
 }
 
-// selectTop sets the bits of the k largest non-zero ranks, smaller index first
+// selectTop sets the bits of the k largest non-zero sort keys, smaller index first
 // among equals, and clears all others. It goes by leading digits: a histogram of
-// them tells the digit of the k-th largest, ranks with a larger digit are
+// them tells the digit of the k-th largest, sort keys with a larger digit are
 // selected, and only those with the same digit are looked at again. There is no
-// branch that depends on a single rank, since such branches are unpredictable.
+// branch that depends on a single sort key, since such branches are unpredictable.
 func (w *scratch) selectTop(bits, order []uint32, k int) {
 	clear(bits)
 	if k <= 0 || len(order) == 0 {
@@ -161,10 +161,10 @@ func less(x, y uint32) uint32 { return uint32((uint64(x) - uint64(y)) >> 63) }
 // equal is 1 if x == y, else 0.
 func equal(x, y uint32) uint32 { return uint32((uint64(x^y) - 1) >> 63) }
 
-// kthLargest finds the k-th largest of the ranks that index names, which agree in
+// kthLargest finds the k-th largest of the sort keys that index names, which agree in
 // their leading 11 bits, and the number of larger ones, 1 <= k <= len(index). It
 // goes on digit by digit, with digits so short that a histogram costs less than
-// the few ranks it is of.
+// the few sort keys it is of.
 func kthLargest(order, index []uint32, k int) (threshold uint32, above int) {
 	threshold = order[index[0]] >> 21
 	for shift := 14; shift >= 0; shift -= 7 {

@@ -2,7 +2,7 @@ package kernel
 
 import "math"
 
-// int16Products are the routines of a level for products of 16-bit integers.
+// int16Products are the routines of an isa for products of 16-bit integers.
 // They hold operands in words as bf16Products do: with two values to a word, a
 // word is a pair of int16, and sums are int32 in the storage of a float32; with
 // one, both are float32.
@@ -21,7 +21,7 @@ type int16Products struct {
 	// packCols is that of bf16Products with a unit per row.
 	packCols func(dst []float32, ldd int, units []float32, list []int32, src []float32, lds, n int, largest float32)
 
-	// mulRows and mulCols are those of level on words, their results sums,
+	// mulRows and mulCols are those of isa on words, their results sums,
 	// which are not added to what is there.
 	mulRows mulRowsFunc
 	mulCols mulColsFunc
@@ -32,18 +32,18 @@ type int16Products struct {
 	//	c[i*ldc+j] = x, or c[i*ldc+j]*keep[j] + x if keep is not nil
 	unscale func(c []float32, ldc int, sums []float32, rows int, byRow, byLane, keep []float32)
 
-	// spin is level.spin for these products.
-	spin func(n int) (flops int)
+	// peakFMA is isa.peakFMA for these products.
+	peakFMA func(n int) (flops int)
 }
 
 // words is the number of words of n values.
 func (p *int16Products) words(n int) int { return (n + p.perWord - 1) / p.perWord }
 
-// integerProducts multiplies integers with the routines of a level for float32.
-func (l *level) integerProducts() int16Products {
+// integerProducts multiplies integers with the routines of an isa for float32.
+func (l *isa) integerProducts() int16Products {
 	return int16Products{
 		perWord: 1, packRows: quantizeRowsPortable, packCols: quantizeColsPortable,
-		mulRows: l.mulRows, mulCols: l.mulCols, unscale: unscalePortable, spin: l.spin,
+		mulRows: l.mulRows, mulCols: l.mulCols, unscale: unscalePortable, peakFMA: l.peakFMA,
 	}
 }
 
@@ -114,5 +114,5 @@ func unscalePortable(c []float32, ldc int, sums []float32, rows int, byRow, byLa
 	}
 }
 
-// SpinInt16 is Spin for the products of Int16.
-func SpinInt16(n int) (flops int) { return n * active.int16.spin(n) }
+// PeakFMAInt16 is PeakFMA for the products of Int16.
+func PeakFMAInt16(n int) (flops int) { return n * active.int16.peakFMA(n) }

@@ -1,10 +1,10 @@
 package kernel
 
-// A level is one implementation of the routines that matter for speed. All
-// levels have the same geometry, so that everything above them is the same Go
+// An isa is one implementation of the routines that matter for speed. All
+// isas have the same geometry, so that everything above them is the same Go
 // code: rows come in units of rowUnit, and the columns of a right-hand matrix in
 // panels of lanes.
-type level struct {
+type isa struct {
 	name string
 
 	// mulRows computes c = a b, or c += a b if accumulate is set, where a are
@@ -20,10 +20,10 @@ type level struct {
 	//		}
 	//	}
 	//
-	// len(list) is a positive multiple of rowUnit, and its capacity has soonRows more
+	// len(list) is a positive multiple of rowUnit, and its capacity has prefetchRows more
 	// entries, whose rows are fetched but not used; k is positive. next, which may be
 	// nil, is fetched meanwhile.
-	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
+	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *prefetch)
 
 	// mulCols computes c = a^T b, or c = c keep + a^T b with a factor for each lane
 	// if keep is not nil, where a are the first m elements of the rows that list
@@ -40,7 +40,7 @@ type level struct {
 	//
 	// m is a positive multiple of rowUnit, the list is not empty, and its capacity is
 	// that of mulRows.
-	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
+	mulCols func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch)
 
 	// softmax takes one block of scores s [rows, lanes], rows > 0, into a
 	// running softmax over rows. state holds three vectors of lanes: the maximum
@@ -80,9 +80,9 @@ type level struct {
 	// positive multiple of lanes.
 	sumSquares func(x []float32) float64
 
-	// weigh computes dst[i] = x[i] * factor * weight[i], in this order, for the
+	// applyWeight computes dst[i] = x[i] * factor * weight[i], in this order, for the
 	// elements of x, a positive multiple of lanes. dst may be x.
-	weigh func(dst, x, weight []float32, factor float32)
+	applyWeight func(dst, x, weight []float32, factor float32)
 
 	// swiGLU computes dst[i] = gate[i] / (1 + exp(-gate[i])) * up[i] for the
 	// elements of gate, a positive multiple of lanes. dst may be gate or up. The
@@ -105,20 +105,20 @@ type level struct {
 	// half is a positive multiple of rowUnit, heads is positive.
 	rotate func(dst []float32, ldd int, src, cos, sin []float32, heads int)
 
-	// rank computes order[i] = rank(scores[i]) for the elements of scores, a positive
+	// sortKeys computes order[i] = sortKey(scores[i]) for the elements of scores, a positive
 	// multiple of lanes.
-	rank func(order []uint32, scores []float32)
+	sortKeys func(order []uint32, scores []float32)
 
-	// partition compares the leading digitBits of ranks, a positive multiple of
+	// partition compares the leading digitBits of sort keys, a positive multiple of
 	// lanes, with digit: bit i of bits [len(order)/32] says that those of order[i]
 	// are larger, and ties gets the indices, ascending, where they are equal. It
-	// returns their number. ties has room for lanes more than there are ranks.
+	// returns their number. ties has room for lanes more than there are sort keys.
 	partition func(bits, ties, order []uint32, digit uint32) int
 
-	// spin runs n rounds of independent multiply-adds on registers and returns
+	// peakFMA runs n rounds of independent multiply-adds on registers and returns
 	// the number of floating-point operations of one round. It measures the
 	// peak speed that the other routines are compared with.
-	spin func(n int) (flops int)
+	peakFMA func(n int) (flops int)
 
 	bf16  bf16Products
 	int16 int16Products
@@ -131,15 +131,15 @@ const (
 	rowUnit = 8
 )
 
-// active is the level in use. It is chosen once, before any call; only tests
+// active is the isa in use. It is chosen once, before any call; only tests
 // change it.
-var active = levels()[0]
+var active = isas()[0]
 
-// Features names the level that runs on this machine: "amx", "avx512bf16",
+// Features names the instruction set that runs on this machine: "amx", "avx512bf16",
 // "avx512", "avx2", "neon" or "portable".
 func Features() string { return active.name }
 
-// Spin runs n rounds of independent multiply-adds on registers and returns the
+// PeakFMA runs n rounds of independent multiply-adds on registers and returns the
 // number of floating-point operations that makes. Timed, it gives the peak speed
 // of one thread, which nothing here can exceed.
-func Spin(n int) (flops int) { return n * active.spin(n) }
+func PeakFMA(n int) (flops int) { return n * active.peakFMA(n) }

@@ -1,6 +1,6 @@
 package kernel
 
-// ahead names rows that later work will read or write. A multiplication asks for
+// prefetch names rows that later work will read or write. A multiplication asks for
 // them to be fetched into the second-level cache while it computes, a few at a
 // time: the rows of a column-sparse attention lie anywhere, which no hardware
 // prefetcher foresees, and fetching them on demand takes as long as computing
@@ -8,9 +8,9 @@ package kernel
 //
 // It is an alias because the generator of the assembly, which knows its layout,
 // cannot name types of this package.
-type ahead = [3]struct {
+type prefetch = [3]struct {
 	left  int      // rows still to start, the first of list
-	list  *int32   // as for level.mulRows
+	list  *int32   // as for isa.mulRows
 	rows  *float32 // row 0, nil after the last entry
 	ld    int      // bytes from one row to the next
 	lines int      // cache lines of a row
@@ -20,17 +20,17 @@ type ahead = [3]struct {
 
 const cacheLine = 64
 
-// aheadSteps is the number of steps between pauses of the assembly.
-const aheadSteps = 16
+// prefetchSteps is the number of steps between pauses of the assembly.
+const prefetchSteps = 16
 
-// soonRows is how far beyond the end of a list multiplications read.
-const soonRows = 8
+// prefetchRows is how far beyond the end of a list multiplications read.
+const prefetchRows = 8
 
-// planAhead makes h name the rows of src, [N, dim], in list and the first count
+// planPrefetch makes h name the rows of src, [N, dim], in list and the first count
 // rows of then, to be fetched while rows rows of the same size are multiplied with
 // a panel. Both may be empty.
-func planAhead(h *ahead, src []float32, dim int, list []int32, then []float32, count, rows int) *ahead {
-	*h = ahead{}
+func planPrefetch(h *prefetch, src []float32, dim int, list []int32, then []float32, count, rows int) *prefetch {
+	*h = prefetch{}
 	n := 0
 	add := func(rows []float32, list []int32) {
 		if len(list) > 0 && len(rows) > 0 {
@@ -44,7 +44,7 @@ func planAhead(h *ahead, src []float32, dim int, list []int32, then []float32, c
 	if n == 0 {
 		return nil
 	}
-	pauses := max(1, rows*dim/(rowUnit*aheadSteps))
+	pauses := max(1, rows*dim/(rowUnit*prefetchSteps))
 	h[0].burst = (h[0].left*h[0].lines + h[1].left*h[1].lines + pauses - 1) / pauses
 	return h
 }

@@ -27,7 +27,7 @@ func TestPackBF16(t *testing.T) {
 	special := []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.Inf(-1)),
 		math.MaxFloat32, math.Float32frombits(0x7f800001), math.Float32frombits(0xffffffff),
 		math.Float32frombits(0x3f808000), math.Float32frombits(0x3f818000), math.Float32frombits(0x3f808001)}
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 5))
 		b := &active.bf16
 		for _, rows := range []int{1, 2, 5, 8, 32, 33, 77} {
@@ -118,7 +118,7 @@ func TestPackBF16(t *testing.T) {
 
 // TestMultiplicationsBF16 is TestMultiplications for words.
 func TestMultiplicationsBF16(t *testing.T) {
-	ForEachLevel(t, func(t *testing.T) {
+	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(6, 6))
 		b := &active.bf16
 		for _, m := range []int{8, 16, 24, 32, 72} {
@@ -140,17 +140,17 @@ func TestMultiplicationsBF16(t *testing.T) {
 				transposePortable(transposed, m, x, k, m, k, slices.Repeat(ones[:1], k))
 				b.packValues(cols, ld, identity[:k], transposed, m, m)
 				for _, keep := range []*[lanes]float32{nil, &ones} {
-					for name, call := range map[string]func(c []float32, next *ahead){
-						"mulRows": func(c []float32, next *ahead) {
+					for name, call := range map[string]func(c []float32, next *prefetch){
+						"mulRows": func(c []float32, next *prefetch) {
 							b.mulRows(identity[:m], words, rows, words, panel, c, lanes, keep != nil, next)
 						},
-						"mulCols": func(c []float32, next *ahead) {
+						"mulCols": func(c []float32, next *prefetch) {
 							b.mulCols(m, identity[:words], cols, ld, panel, c, lanes, keep, next)
 						},
 					} {
 						c, intact := window(r, m*lanes)
 						before := slices.Clone(c)
-						call(c, planAhead(new(ahead), x, k, identity[:m], nil, 0, m))
+						call(c, planPrefetch(new(prefetch), x, k, identity[:m], nil, 0, m))
 						for i := range m {
 							for j := range lanes {
 								want, scale := 0.0, 0.0

@@ -14,7 +14,7 @@ func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	checkOptional("ColumnSparse", "lse", lse, a.queries())
 
 	group := min(table.Group, a.Len)
-	from, to := a.wanted()
+	from, to := a.queryRange()
 	j := columnSparseJob{
 		Operands: *a, table: *table, out: out, lse: lse,
 		group: group, before: from / group, groups: Groups(to, group), pack: max(1, packQueries/group),
@@ -41,7 +41,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 	packs := Groups(j.groups-j.before, j.pack)
 	index, u := task/packs, j.before+task%packs*j.pack
 	last := min(u+j.pack, j.groups)
-	from, to := j.wanted()
+	from, to := j.queryRange()
 	next := tableKeys(&w.index[u%2], &j.Operands, &j.table, index, u)
 	for ; u < last; u++ {
 		keys := next
@@ -73,7 +73,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 // padding.
 func tableKeys(buf *[]int32, a *Operands, t *Table, index, u int) []int32 {
 	valid := a.valid(index / a.Heads)
-	list := sized(buf, roundUp(a.Len, rowUnit)+soonRows)
+	list := sized(buf, roundUp(a.Len, rowUnit)+prefetchRows)
 	n := 0
 	for i, word := range t.row(a.Shape, index, u) {
 		if rest := a.Len - 32*i; rest < 32 {
@@ -84,13 +84,13 @@ func tableKeys(buf *[]int32, a *Operands, t *Table, index, u int) []int32 {
 		}
 		// Some keys are written at a time, whether they exist or not: a loop as long
 		// as there are bits would end at a place that no processor predicts.
-		for count := bits.OnesCount32(word); count > 0; count -= soonRows {
-			some := list[n:][:soonRows]
+		for count := bits.OnesCount32(word); count > 0; count -= prefetchRows {
+			some := list[n:][:prefetchRows]
 			for k := range some {
 				some[k] = int32(32*i + bits.TrailingZeros32(word))
 				word &= word - 1
 			}
-			n += min(count, soonRows)
+			n += min(count, prefetchRows)
 		}
 	}
 	return padList(list[:n])

@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/pulsecol/pulsecol/internal/bf16"
 
-// bf16Products are the routines of a level for products of bfloat16. They take
+// bf16Products are the routines of an isa for products of bfloat16. They take
 // their operands in words of perWord values that are neighbours in the summed
 // dimension. A word has the size and the Go type of a float32: with one value to
 // a word it is that value, rounded; with two it is the pair, the first in the
@@ -23,7 +23,7 @@ type bf16Products struct {
 	//	packCols: dst[i*ldd+j] = src[list[i]*lds+j*perWord] and beside it
 	packRows, packCols packFunc
 
-	// mulRows and mulCols are those of level on words: k, lda, the rows of b and
+	// mulRows and mulCols are those of isa on words: k, lda, the rows of b and
 	// the list of mulCols count words. Lists of rows are 0, 1, 2, ... What packCols
 	// makes is a of mulRows, what packValues makes a of mulCols; the other packing
 	// makes b.
@@ -39,17 +39,17 @@ type bf16Products struct {
 	packValues packFunc
 	tiled      bool
 
-	// softmax is level.softmax, and writes the exponentials as packPanel would.
+	// softmax is isa.softmax, and writes the exponentials as packPanel would.
 	softmax func(words, s []float32, rows int, state []float32)
 
 	blocking
 
 	// fewerPauses is how many times fewer pauses to fetch ahead mulRows and mulCols
-	// make than those of level for as many words: see planAhead.
+	// make than those of isa for as many words: see planPrefetch.
 	fewerPauses int
 
-	// spin is level.spin for these products.
-	spin func(n int) (flops int)
+	// peakFMA is isa.peakFMA for these products.
+	peakFMA func(n int) (flops int)
 }
 
 // tileRows is the number of rows of a tile.
@@ -72,10 +72,10 @@ var packedBlocking = blocking{
 	rows: linearRows, outputs: linearCols, chunk: linearChunk, depth: linearDepth,
 }
 
-// The routines that levels have in several kinds: see level and bf16Products.
+// The routines that an isa has in several kinds: see isa and bf16Products.
 type (
-	mulRowsFunc = func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *ahead)
-	mulColsFunc = func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *ahead)
+	mulRowsFunc = func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *prefetch)
+	mulColsFunc = func(m int, list []int32, a []float32, lda int, b, c []float32, ldc int, keep *[lanes]float32, next *prefetch)
 	packFunc    = func(dst []float32, ldd int, list []int32, src []float32, lds, n int)
 )
 
@@ -91,9 +91,9 @@ func (p *bf16Products) packPanel(dst, src []float32, rows int) {
 	}
 }
 
-// roundedProducts multiplies rounded numbers with the routines of a level for
+// roundedProducts multiplies rounded numbers with the routines of an isa for
 // float32. round is its packFunc with one value to a word.
-func (l *level) roundedProducts(round packFunc) bf16Products {
+func (l *isa) roundedProducts(round packFunc) bf16Products {
 	return bf16Products{
 		perWord: 1, unit: 1, packRows: round, packCols: round, packValues: round,
 		mulRows: l.mulRows, mulCols: l.mulCols,
@@ -101,7 +101,7 @@ func (l *level) roundedProducts(round packFunc) bf16Products {
 			l.softmax(s, rows, state)
 			round(words, lanes, identity[:rows], s, lanes, lanes)
 		},
-		blocking: packedBlocking, fewerPauses: 1, spin: l.spin,
+		blocking: packedBlocking, fewerPauses: 1, peakFMA: l.peakFMA,
 	}
 }
 
@@ -114,5 +114,5 @@ func roundRowsPortable(dst []float32, ldd int, list []int32, src []float32, lds,
 	}
 }
 
-// SpinBF16 is Spin for the products of BFloat16.
-func SpinBF16(n int) (flops int) { return n * active.bf16.spin(n) }
+// PeakFMABF16 is PeakFMA for the products of BFloat16.
+func PeakFMABF16(n int) (flops int) { return n * active.bf16.peakFMA(n) }

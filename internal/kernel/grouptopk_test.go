@@ -88,7 +88,7 @@ func sideBySide(a, b []float32, rows int) (both []float32) {
 
 // TestSelectionsMatchSorting holds the three selections to their definitions.
 func TestSelectionsMatchSorting(t *testing.T) {
-	kernel.ForEachLevel(t, func(t *testing.T) { rapid.Check(t, checkSelections) })
+	kernel.ForEachISA(t, func(t *testing.T) { rapid.Check(t, checkSelections) })
 }
 
 func checkSelections(t *rapid.T) {

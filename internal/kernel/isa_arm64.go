@@ -2,10 +2,10 @@
 
 package kernel
 
-// levels lists what this machine can run, fastest first. Every arm64 processor has
+// isas lists what this machine can run, fastest first. Every arm64 processor has
 // vectors of four float32. Fetching ahead is left to the hardware, and what takes
 // little time to portable Go.
-func levels() []*level {
+func isas() []*isa {
 	neon := portable
 	neon.name = "neon"
 	neon.mulRows = mulRowsNEON
@@ -14,8 +14,8 @@ func levels() []*level {
 	neon.scaleRows = scaleRowsNEON
 	neon.dotRows = dotRowsNEON
 	neon.swiGLU = swiGLUNEON
-	neon.spin = spinNEON
+	neon.peakFMA = peakFMANEON
 	neon.bf16 = neon.roundedProducts(roundRowsPortable)
 	neon.int16 = neon.integerProducts()
-	return []*level{&neon, &portable}
+	return []*isa{&neon, &portable}
 }

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// levels lists what this machine can run, fastest first. Package cpu reports an
+// isas lists what this machine can run, fastest first. Package cpu reports an
 // instruction set only if the operating system saves its registers.
-func levels() []*level {
-	found := []*level{}
+func isas() []*isa {
+	found := []*isa{}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		avx2 := &level{
-			name:       "avx2",
-			mulRows:    mulRowsAVX2,
-			mulCols:    mulColsAVX2,
-			softmax:    softmaxAVX2,
-			scaleRows:  scaleRowsAVX2,
-			dotRows:    dotRowsAVX2,
-			transpose:  transposeAVX2,
-			packF32:    packF32AVX2,
-			packBF16:   packBF16AVX2,
-			sumSquares: sumSquaresAVX2,
-			weigh:      weighAVX2,
-			swiGLU:     swiGLUAVX2,
-			rotate:     rotateAVX2,
-			rank:       rankPortable,
-			partition:  partitionPortable,
-			spin:       spinAVX2,
+		avx2 := &isa{
+			name:        "avx2",
+			mulRows:     mulRowsAVX2,
+			mulCols:     mulColsAVX2,
+			softmax:     softmaxAVX2,
+			scaleRows:   scaleRowsAVX2,
+			dotRows:     dotRowsAVX2,
+			transpose:   transposeAVX2,
+			packF32:     packF32AVX2,
+			packBF16:    packBF16AVX2,
+			sumSquares:  sumSquaresAVX2,
+			applyWeight: applyWeightAVX2,
+			swiGLU:      swiGLUAVX2,
+			rotate:      rotateAVX2,
+			sortKeys:    sortKeysPortable,
+			partition:   partitionPortable,
+			peakFMA:     peakFMAAVX2,
 		}
 		avx2.bf16 = avx2.roundedProducts(roundRowsUnits)
 		avx2.int16 = avx2.integerProducts()
@@ -47,11 +47,11 @@ func levels() []*level {
 			avx512.scaleRows = scaleRowsAVX512
 			avx512.dotRows = dotRowsAVX512
 			avx512.sumSquares = sumSquaresAVX512
-			avx512.weigh = weighAVX512
+			avx512.applyWeight = applyWeightAVX512
 			avx512.swiGLU = swiGLUAVX512
-			avx512.rank = rankAVX512
+			avx512.sortKeys = sortKeysAVX512
 			avx512.partition = partitionAVX512
-			avx512.spin = spinAVX512
+			avx512.peakFMA = peakFMAAVX512
 			avx512.bf16 = avx512.roundedProducts(roundRowsAVX512)
 			avx512.int16 = avx512.integerProducts()
 			if cpu.X86.HasAVX512VNNI {
@@ -62,7 +62,7 @@ func levels() []*level {
 					mulRows:  mulRowsAVX512VNNI,
 					mulCols:  mulColsAVX512VNNI,
 					unscale:  unscaleAVX512VNNI,
-					spin:     spinAVX512VNNI,
+					peakFMA:  peakFMAAVX512VNNI,
 				}
 			}
 			found = append(found, &avx512)
@@ -80,7 +80,7 @@ func levels() []*level {
 					softmax:     softmaxAVX512BF16,
 					blocking:    packedBlocking,
 					fewerPauses: 1,
-					spin:        spinAVX512BF16,
+					peakFMA:     peakFMAAVX512BF16,
 				}
 				at := 0
 				if slowBF16() {

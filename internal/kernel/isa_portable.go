@@ -2,4 +2,4 @@
 
 package kernel
 
-func levels() []*level { return []*level{&portable} }
+func isas() []*isa { return []*isa{&portable} }
