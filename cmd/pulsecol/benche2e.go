@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/pulsecol/pulsecol"
@@ -45,24 +44,23 @@ Examples:
 
 // e2eRow is a line of results: a mode's step, or a generation.
 type e2eRow struct {
-	Shape     string   `json:"shape"`
-	N         int      `json:"n"`
-	Batch     int      `json:"batch"`
-	Rows      int      `json:"rows"`            // of logits
-	Group     int      `json:"group,omitempty"` // 0 for full attention
-	Sparsity  float64  `json:"sparsity"`
-	Precision string   `json:"precision"`
-	Shared    *float64 `json:"shared,omitempty"`    // of a group's keys, where the tables of reuse steps are made up
-	Mode      string   `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
-	Samples   int      `json:"samples,omitempty"`   // steps that the median is of
-	Steps     int      `json:"steps,omitempty"`     // of a generation
-	Refreshes int      `json:"refreshes,omitempty"` // of them
-	MS        float64  `json:"ms"`                  // median of a step; of a generation the sum over its steps
-	WholeMS   float64  `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
+	Shape     string    `json:"shape"`
+	N         int       `json:"n"`
+	Batch     int       `json:"batch"`
+	Rows      int       `json:"rows"`            // of logits
+	Group     int       `json:"group,omitempty"` // 0 for full attention
+	Sparsity  float64   `json:"sparsity"`
+	Precision string    `json:"precision"`
+	Shared    *float64  `json:"shared,omitempty"`    // of a group's keys, where the tables of reuse steps are made up
+	Mode      string    `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
+	Samples   int       `json:"samples,omitempty"`   // steps that the median is of
+	Steps     int       `json:"steps,omitempty"`     // of a generation
+	Refreshes int       `json:"refreshes,omitempty"` // of them
+	MS        float64   `json:"ms"`                  // median of a step; of a generation the sum over its steps
+	MSRange   []float64 `json:"ms_range,omitempty"`  // the shortest and the longest of these steps
+	WholeMS   float64   `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
 	runCost
-	Version string `json:"commit"`
-	Date    string `json:"date"`
-	Command string `json:"command"`
+	origin
 }
 
 // runCost is what a run took on a GPU.
@@ -100,7 +98,7 @@ func (c *benchE2ECmd) Run(std stdio) error {
 	b := e2eBench{cmd: c, m: m, ctx: ctx, device: device, report: report, progress: std.err}
 	b.row = e2eRow{
 		Shape: m.name, Batch: 1, Rows: c.tokens(), Precision: c.Precision,
-		Version: version(), Date: time.Now().UTC().Format(time.DateOnly), Command: strings.Join(append([]string{"pulsecol"}, os.Args[1:]...), " "),
+		origin: newOrigin(),
 	}
 	for _, n := range c.Length {
 		if err := b.length(n); err != nil {
@@ -240,6 +238,7 @@ func (b *e2eBench) steps(n, group int, order delayed, pattern pulsecol.Pattern, 
 		ms[mode] = median(taken[mode])
 		r := b.row
 		r.Mode, r.MS, r.Samples = mode.String(), ms[mode], len(taken[mode])
+		r.MSRange = []float64{slices.Min(taken[mode]), slices.Max(taken[mode])}
 		r.runCost = cost
 		if mode != pulsecol.Dense {
 			r.Group, r.Sparsity = group, b.cmd.Sparsity

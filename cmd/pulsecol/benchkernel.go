@@ -69,7 +69,8 @@ func (c *benchKernelCmd) Run(std stdio) error {
 		o.Precisions = append(o.Precisions, precisions[name])
 	}
 	if c.JSON {
-		return kernelbench.Run(o, kernelbench.JSON(std.out))
+		e, cpu, from := json.NewEncoder(std.out), thisHost().CPU, newOrigin()
+		return kernelbench.Run(o, func(r kernelbench.Row) error { return e.Encode(cpuRow{r, cpu, from}) })
 	}
 	return kernelbench.Run(o, kernelbench.Table(std.out))
 }
@@ -95,14 +96,30 @@ func (c *benchKernelCmd) checkDevice() error {
 	return errors.Join(errs...)
 }
 
+// origin is where a line of results comes from.
+type origin struct {
+	Version string `json:"commit"`
+	Date    string `json:"date"`
+	Command string `json:"command"`
+}
+
+func newOrigin() origin {
+	return origin{version(), time.Now().UTC().Format(time.DateOnly), strings.Join(append([]string{"pulsecol"}, os.Args[1:]...), " ")}
+}
+
+// cpuRow is a line of results on a CPU.
+type cpuRow struct {
+	kernelbench.Row
+	CPU string `json:"cpu"`
+	origin
+}
+
 // gpuRow is a line of results on a GPU.
 type gpuRow struct {
 	cudaop.Measurement
 	FA2MS   float64 `json:"fa2_ms,omitempty"`   // PyTorch's FlashAttention-2, dense
 	CuDNNMS float64 `json:"cudnn_ms,omitempty"` // PyTorch's cuDNN attention, dense
-	Version string  `json:"commit"`
-	Date    string  `json:"date"`
-	Command string  `json:"command"`
+	origin
 }
 
 func (c *benchKernelCmd) cuda(w io.Writer) error {
@@ -118,13 +135,13 @@ func (c *benchKernelCmd) cuda(w io.Writer) error {
 		e := json.NewEncoder(w)
 		report = func(r gpuRow) error { return e.Encode(r) }
 	}
-	version, date, command := version(), time.Now().UTC().Format(time.DateOnly), strings.Join(append([]string{"pulsecol"}, os.Args[1:]...), " ")
+	from := newOrigin()
 	o := cudaop.MeasureOptions{
 		Kernels: c.Op, Lens: c.Length, Heads: or(c.Heads, 0), KVHeads: or(c.KVHeads, 0), HeadDims: c.HeadDim,
 		Groups: c.GroupSize, Sparsities: c.Sparsity, Samples: or(c.Samples, 0),
 	}
 	return cudaop.Measure(o, func(m cudaop.Measurement) error {
-		r := gpuRow{Measurement: m, Version: version, Date: date, Command: command}
+		r := gpuRow{Measurement: m, origin: from}
 		for kernel, to := range map[string]*float64{"fa2": &r.FA2MS, "cudnn": &r.CuDNNMS} {
 			*to = dense[baseline{kernel, m.N, m.Heads, m.HeadDim}]
 		}

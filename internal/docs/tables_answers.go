@@ -32,18 +32,6 @@ func (t *table) answer(model, task, method string, sparsity float64) record {
 	return nil
 }
 
-func readmeAnswers(t *table) {
-	t.add("1,024 tokens", "pairs kept", "several numbers, LLaDA type", "several numbers, Dream type", "chains of names, Dream type")
-	for _, m := range methods {
-		if m.method == "column-ss" || m.method == "streaming" || m.sparsity == 0.9 && m.method != "pulsecol" {
-			continue // in docs/results.md
-		}
-		tracking := t.answer("dream", "tracking@1024", m.method, m.sparsity)
-		t.add(m.name, fmt.Sprintf("%.0f %%", 100*tracking.number("kept")), score(t.answer("llada", "multiquery@1024", m.method, m.sparsity)),
-			score(t.answer("dream", "multiquery@1024", m.method, m.sparsity)), score(tracking))
-	}
-}
-
 func answers(t *table, model string, tasks ...string) {
 	heading := []string{"method", "kept"}
 	for _, task := range tasks {

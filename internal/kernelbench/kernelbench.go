@@ -40,6 +40,8 @@ type Row struct {
 	Threads int     `json:"threads"`
 	Samples int     `json:"samples"` // runs that the medians are of
 	MS      float64 `json:"ms"`      // median time of a run
+	// MSRange is the time of the fastest and of the slowest of these runs.
+	MSRange [2]float64 `json:"ms_range"`
 
 	// GFLOPS counts useful operations: 4 Heads N keys HeadDim for attention,
 	// 2 Rows In Out for linear. PeakGFLOPS is the median of what all threads
@@ -203,6 +205,7 @@ func measure(row *Row, c benchCase, samples int, run func()) {
 	row.Samples = len(all)
 	row.GFLOPS = median(rates)
 	row.MS = flops / row.GFLOPS / 1e6
+	row.MSRange = [2]float64{flops / slices.Max(rates) / 1e6, flops / slices.Min(rates) / 1e6}
 	row.PeakGFLOPS = median(peaks)
 	row.Percent = 100 * median(ratios)
 	if cpuTime() != 0 {

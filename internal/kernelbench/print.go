@@ -1,7 +1,6 @@
 package kernelbench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -24,10 +23,4 @@ func Table(w io.Writer) func(Row) error {
 		heading = ""
 		return err
 	}
-}
-
-// JSON writes each row as a JSON object on a line of its own.
-func JSON(w io.Writer) func(Row) error {
-	e := json.NewEncoder(w)
-	return func(r Row) error { return e.Encode(r) }
 }
