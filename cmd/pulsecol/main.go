@@ -26,6 +26,7 @@ import (
 
 type cli struct {
 	Generate generateCmd `cmd:"" help:"Answer a prompt."`
+	Chat     chatCmd     `cmd:"" help:"Have a conversation."`
 	Logits   logitsCmd   `cmd:"" help:"Write the model's output for a sequence of tokens to a file."`
 	Eval     evalCmd     `cmd:"" help:"Measure how well methods of attention answer the samples of tasks."`
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
@@ -85,9 +86,14 @@ func run(args []string, std stdio) int {
 	case errors.As(err, &usage), errors.Is(err, pulsecol.ErrConfig), errors.Is(err, llada.ErrRequest):
 		status = exitUsage
 	}
-	text := strings.TrimPrefix(err.Error(), "pulsecol: ")
-	fmt.Fprintf(std.err, "pulsecol: %s\n", strings.ReplaceAll(text, "\n", "; "))
+	report(std.err, err)
 	return status
+}
+
+// report says what went wrong, in one line.
+func report(w io.Writer, err error) {
+	text := strings.TrimPrefix(err.Error(), "pulsecol: ")
+	fmt.Fprintf(w, "pulsecol: %s\n", strings.ReplaceAll(text, "\n", "; "))
 }
 
 func execute(args []string, std stdio) error {

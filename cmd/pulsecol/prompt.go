@@ -58,12 +58,17 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	if err != nil {
 		return prompt{}, fmt.Errorf("%s: %w", m.name, err)
 	}
-	for _, id := range p.ids {
+	return p, m.checkVocabulary(p.ids)
+}
+
+// checkVocabulary reports a token of the tokenizer that the model does not have.
+func (m *openModel) checkVocabulary(ids []int32) error {
+	for _, id := range ids {
 		if vocab := m.config().Vocab; int(id) >= vocab {
-			return prompt{}, fmt.Errorf("%s: the tokenizer gives token %d, the model has %d", m.name, id, vocab)
+			return fmt.Errorf("%s: the tokenizer gives token %d, the model has %d", m.name, id, vocab)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // take makes text, the argument of a command, the prompt; nil is none.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"golang.org/x/term"
+)
+
+// messageReader reads what a user says. Its error at the end is io.EOF.
+type messageReader interface{ next() (string, error) }
+
+// newMessageReader returns a reader of the standard input, and whether a person
+// sits there.
+func newMessageReader(std stdio) (in messageReader, interactive bool) {
+	file, ok := std.in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return &lineReader{in: bufio.NewReader(std.in)}, false
+	}
+	screen, ok := std.err.(*os.File)
+	if !ok || !term.IsTerminal(int(screen.Fd())) || !obeysANSI(screen) {
+		return &plainReader{in: bufio.NewReader(std.in), out: std.err}, true
+	}
+	editor := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{file, screen}, "")
+	raw := func() (func(), error) {
+		state, err := term.MakeRaw(int(file.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		if width, height, err := term.GetSize(int(screen.Fd())); err == nil && width > 0 {
+			_ = editor.SetSize(width, height) // it only wraps elsewhere
+		}
+		editor.SetBracketedPasteMode(true)
+		return func() {
+			editor.SetBracketedPasteMode(false)
+			_ = term.Restore(int(file.Fd()), state) // there is nothing else to try
+		}, nil
+	}
+	return &editedReader{editor, raw}, true
+}
+
+// Prompts of a message and of its other lines.
+const (
+	promptText   = "> "
+	continueText = ". "
+)
+
+// lineReader takes each line as a message.
+type lineReader struct {
+	in   *bufio.Reader
+	read int
+}
+
+func (r *lineReader) next() (string, error) {
+	r.read++
+	line, err := infile.ReadLine(r.in, fmt.Sprintf("line %d of the standard input", r.read), maxLine)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimRight(string(line), "\r\n"), nil
+}
+
+// plainReader takes lines of a terminal that cannot edit them.
+type plainReader struct {
+	in  *bufio.Reader
+	out io.Writer
+}
+
+func (r *plainReader) next() (string, error) {
+	lines := lineReader{in: r.in}
+	return joined(func(prompt string) (string, error) {
+		fmt.Fprint(r.out, prompt)
+		return lines.next()
+	})
+}
+
+// editedReader takes lines that a person edits.
+type editedReader struct {
+	editor *term.Terminal
+	raw    func() (restore func(), err error) // while a line is edited
+}
+
+func (r *editedReader) next() (string, error) {
+	restore, err := r.raw()
+	if err != nil {
+		return "", err
+	}
+	defer restore()
+	return joined(func(prompt string) (string, error) {
+		r.editor.SetPrompt(prompt)
+		line, err := r.editor.ReadLine()
+		if errors.Is(err, term.ErrPasteIndicator) { // a pasted newline goes on, as after a backslash
+			return line + `\`, nil
+		}
+		return line, err
+	})
+}
+
+// joined reads lines as long as they end in a backslash.
+func joined(read func(prompt string) (string, error)) (string, error) {
+	var message strings.Builder
+	for prompt := promptText; ; prompt = continueText {
+		line, err := read(prompt)
+		if err != nil {
+			return "", err
+		}
+		line, more := strings.CutSuffix(line, `\`)
+		message.WriteString(line)
+		if !more {
+			return message.String(), nil
+		}
+		message.WriteByte('\n')
+	}
+}

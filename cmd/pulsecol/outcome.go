@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pulsecol/pulsecol/models/llada"
+)
+
+// outcome is what a generation came to.
+type outcome struct {
+	*llada.Result
+	output      []int32 // without the prompt, or with --infill the whole text
+	interrupted bool
+}
+
+// tokensPerSecond is the rate at which the generation filled masks, those inside
+// the prompt included.
+func (o *outcome) tokensPerSecond(mask int32) float64 {
+	filled := 0
+	for i, id := range o.Filled {
+		if id != mask && (i >= len(o.PromptIDs) || o.PromptIDs[i] == mask) {
+			filled++
+		}
+	}
+	if filled == 0 {
+		return 0
+	}
+	return float64(filled) / o.Seconds
+}
+
+// untilStop returns the output up to the first of stops.
+func (o *outcome) untilStop(stops []int32) []int32 {
+	if end := slices.IndexFunc(o.output, func(id int32) bool { return slices.Contains(stops, id) }); end >= 0 {
+		return o.output[:end]
+	}
+	return o.output
+}
+
+// runGeneration generates from one prompt, and shows how far it is on the standard
+// error. An interrupted generation is no error.
+func runGeneration(std stdio, m *openModel, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
+	mem, err := s.memory(1, len(prompt), att.Config)
+	if err != nil {
+		return outcome{}, err
+	}
+	limitGarbage(mem.Workspace + mem.Columns)
+	if _, err := s.steps(prompt); err != nil {
+		return outcome{}, err
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	d := newDisplay(std.err, m, watch)
+	s.onLoad(d.load)
+	res, err := s.generate(ctx, prompt, att.Config, d.step)
+	d.close()
+	interrupted := res != nil && errors.Is(err, context.Canceled)
+	if err != nil && !interrupted {
+		return outcome{}, err
+	}
+	return outcome{res, res.OutputIDs, interrupted}, nil
+}
+
+// checkLength reports a sequence that is too long for m.
+func checkLength(m *openModel, promptTokens, newTokens int) error {
+	if limit := m.config().Context; newTokens > limit || promptTokens > limit-newTokens {
+		return fmt.Errorf("a prompt of %d tokens and %d new ones are more than the %d that the model can take", promptTokens, newTokens, limit)
+	}
+	return nil
+}
+
+// generation is what generate --json prints.
+type generation struct {
+	Model        string         `json:"model"`
+	ModelType    string         `json:"model_type"`
+	PromptIDs    []int32        `json:"prompt_ids"`
+	OutputIDs    []int32        `json:"output_ids"`           // with --infill the whole text
+	FilledIDs    []int32        `json:"filled_ids,omitempty"` // prompt and output, if there were masks in the prompt
+	Text         string         `json:"text"`
+	Method       string         `json:"method"`
+	Sparsity     float64        `json:"sparsity"`
+	GroupSize    *int           `json:"group_size"` // null where no queries share keys
+	Precision    string         `json:"precision"`
+	Seed         uint64         `json:"seed"`
+	Steps        int            `json:"steps"`
+	Forwards     int            `json:"forwards"`
+	RefreshSteps []int          `json:"refresh_steps"`
+	Modes        map[string]int `json:"modes"`   // steps of each
+	Density      float64        `json:"density"` // share of pairs in the last column tables; 1 without sparse steps
+	Seconds      float64        `json:"seconds"`
+	TokensPerSec float64        `json:"tokens_per_second"` // tokens filled in, padding after the answer among them
+	Interrupted  bool           `json:"interrupted"`
+}
+
+// describe returns what generate --json prints.
+func describe(m *openModel, att attention, seed uint64, out outcome) (generation, error) {
+	text, err := m.Decode(out.output)
+	if err != nil && !errors.Is(err, llada.ErrNoTokenizer) {
+		return generation{}, err
+	}
+	g := generation{
+		Model: m.name, ModelType: m.kind(), PromptIDs: append([]int32{}, out.PromptIDs...), OutputIDs: append([]int32{}, out.output...), Text: text,
+		Method: att.method, Sparsity: att.Sparsity, GroupSize: att.groupSize(), Precision: att.Precision.String(), Seed: seed,
+		Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: append([]int{}, out.RefreshSteps...),
+		Modes:   map[string]int{"dense": out.Stats.Dense, "refresh": out.Stats.Refreshes, "reuse": out.Stats.Reuses},
+		Density: density(out.Stats), Seconds: out.Seconds, TokensPerSec: out.tokensPerSecond(m.config().MaskID), Interrupted: out.interrupted,
+	}
+	if slices.Contains(out.PromptIDs, m.config().MaskID) {
+		g.FilledIDs = out.Filled
+	}
+	return g, nil
+}
+
+// answerText returns the output for people.
+func answerText(m *openModel, out outcome) (string, error) {
+	text, err := m.Decode(out.output)
+	switch {
+	case out.interrupted:
+		text = render(m, out.output, "_")
+	case errors.Is(err, llada.ErrNoTokenizer):
+		text = listed(out.output)
+	case err != nil:
+		return "", err
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// printRun says what a generation took.
+func printRun(w io.Writer, m *openModel, att attention, out outcome) {
+	fmt.Fprintf(w, "%d steps in %s, %.3g tokens a second: %s\n",
+		out.Steps, seconds(out.Seconds), out.tokensPerSecond(m.config().MaskID), att.describe(out.Stats))
+}
