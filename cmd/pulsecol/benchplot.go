@@ -49,7 +49,7 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		if err != nil {
 			return fmt.Errorf("--e2e: %w", err)
 		}
-		rows = slices.DeleteFunc(rows, func(r timedRow) bool { return r.Shared != nil }) // of tables that are made up
+		rows = slices.DeleteFunc(rows, func(r timedRow) bool { return r.Shared != nil }) // of synthetic tables
 		names := shapes(rows, c.Steps)
 		if len(names) == 0 {
 			return fmt.Errorf("--e2e: %s has no generation of %d steps", *c.E2E, c.Steps)
@@ -214,7 +214,7 @@ func shapes(rows []timedRow, steps int) []string {
 }
 
 // generationChart is how much longer PyTorch takes for the steps of a generation,
-// with the same number of rows of logits. Column tables that are made up do not count.
+// with the same number of rows of logits. Synthetic column tables do not count.
 func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 	type step struct {
 		attention string

@@ -168,7 +168,7 @@ func number(x float64) string {
 // times writes how many times as fast b is as a, both in units of time.
 func times(a, b float64) string {
 	if a/b >= 10 {
-		return fmt.Sprintf("%.0fx", a/b)
+		return fmt.Sprintf("%.1fx", a/b)
 	}
 	return fmt.Sprintf("%.2fx", a/b)
 }
