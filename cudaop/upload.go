@@ -8,12 +8,14 @@ package cudaop
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/mapped"
 	"gorgonia.org/cu"
 )
 
@@ -75,7 +77,9 @@ func (s *staging) copy(to cu.DevicePtr, from []byte) error {
 			return fmt.Errorf("cudaop: event: %w", err)
 		}
 		n := min(len(from), stagingBytes)
-		copyWide(s.buffers[i][:n], from)
+		if err := copyWide(s.buffers[i][:n], from); err != nil {
+			return err
+		}
 		if err := cu.MemcpyHtoDAsync(to, unsafe.Pointer(&s.buffers[i][0]), int64(n), cu.NoStream); err != nil {
 			return fmt.Errorf("cudaop: copy to the GPU: %w", err)
 		}
@@ -88,18 +92,21 @@ func (s *staging) copy(to cu.DevicePtr, from []byte) error {
 }
 
 // copyWide is copy by several threads, which one alone would slow the bus down.
-func copyWide(to, from []byte) {
-	inParts(len(to), 4, func(at, end int) { copy(to[at:end], from[at:end]) })
+func copyWide(to, from []byte) error {
+	return inParts(len(to), 4, func(at, end int) { copy(to[at:end], from[at:end]) })
 }
 
 // inParts calls f for parts of 0 to n-1, at most so many, each on a goroutine of its
-// own.
-func inParts(n, most int, f func(from, to int)) {
+// own. f may read mapped weights; the error is that of a file that cannot be read.
+func inParts(n, most int, f func(from, to int)) error {
 	part := (n + most - 1) / most
+	errs := make([]error, most)
 	var wg sync.WaitGroup
-	for from := 0; from < n; from += part {
-		to := min(from+part, n)
-		wg.Go(func() { f(from, to) })
+	for i := 0; i*part < n; i++ {
+		wg.Go(func() {
+			errs[i] = mapped.Guard(func() error { f(i*part, min((i+1)*part, n)); return nil })
+		})
 	}
 	wg.Wait()
+	return cmp.Or(errs...)
 }

@@ -74,7 +74,11 @@ func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error
 	to := at
 	for i := range p {
 		w := &p[i].Weight
-		data := encoded(w, dt)
+		data, err := encoded(w, dt)
+		if err != nil {
+			d.memory.put(at)
+			return 0, err
+		}
 		if err := d.upload(to, unsafe.Pointer(&data[0]), len(data)); err != nil {
 			d.memory.put(at)
 			return 0, err
@@ -86,7 +90,7 @@ func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error
 }
 
 // encoded returns a weight as float32 or bfloat16, which it may be already.
-func encoded(w *op.Weight, dt tensor.Dtype) []byte {
+func encoded(w *op.Weight, dt tensor.Dtype) ([]byte, error) {
 	encode := bf16.Encode
 	switch {
 	case dt == tensor.Float32 && w.DType != op.F32:
@@ -95,18 +99,18 @@ func encoded(w *op.Weight, dt tensor.Dtype) []byte {
 		}
 	case dt == bfloat16Dtype && w.DType != op.BF16:
 	default:
-		return w.Data
+		return w.Data, nil
 	}
 	size := w.Cols * int(dt.Size())
 	data := make([]byte, w.Rows*size)
-	inParts(w.Rows, runtime.GOMAXPROCS(0), func(from, to int) {
+	err := inParts(w.Rows, runtime.GOMAXPROCS(0), func(from, to int) {
 		row := make([]float32, w.Cols)
 		for i := from; i < to; i++ {
 			w.Row(row, i)
 			encode(data[i*size:(i+1)*size], row)
 		}
 	})
-	return data
+	return data, err
 }
 
 // bias returns the biases of projections on the GPU, one behind the other with zeros

@@ -1,6 +1,10 @@
 package op
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pulsecol/pulsecol/internal/mapped"
+)
 
 // Errors that callers may test for with errors.Is.
 var (
@@ -24,6 +28,8 @@ var (
 	ErrStale = errors.New("no valid column table")
 	// ErrStopped: the context of the step was done before the operator was.
 	ErrStopped = errors.New("stopped")
+	// ErrLost: weights lie in a file that was cut short, or could not be read.
+	ErrLost = mapped.ErrLost
 	// ErrInternal: a defect of this package, caught at the operator's boundary.
 	ErrInternal = errors.New("internal error")
 	// ErrGraph: Check found something that Gorgonia would compute wrongly.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/mapped"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -128,9 +129,15 @@ var (
 // recovered turns a panic of the calling method into its error. A panic that
 // left an operator would run on the machine's own goroutine and end the process.
 func recovered(o fmt.Stringer, err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
+	r := recover()
+	if r == nil {
+		return
 	}
+	if lost := mapped.Fault(r); lost != nil { // weights in a file
+		*err = fmt.Errorf("%s: %w", o, lost)
+		return
+	}
+	*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
 }
 
 // checkInputs checks the number of inputs and their types, about which Gorgonia's own

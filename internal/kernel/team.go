@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -116,8 +117,10 @@ func (t *Team) helper() {
 	t.work()
 }
 
-// work does tasks until none is left.
+// work does tasks until none is left. Weights may lie in mapped files: where one
+// cannot be read, the task panics with a runtime.Error that has Addr.
 func (t *Team) work() {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
 			first := r // on the heap, unlike r where there is no panic

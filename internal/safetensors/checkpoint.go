@@ -133,6 +133,16 @@ func (c *Checkpoint) Tensor(name string) (Tensor, error) {
 	return f.Tensor(name)
 }
 
+// Intact reports the first shard that has changed; see Source.
+func (c *Checkpoint) Intact() error {
+	for _, f := range c.shards {
+		if err := f.Intact(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close releases every shard; see Source.
 func (c *Checkpoint) Close() error {
 	var errs []error

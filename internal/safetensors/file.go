@@ -2,14 +2,13 @@ package safetensors
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
-	"os"
 	"slices"
 
-	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/mapped"
 )
 
 // File is one open safetensors file.
@@ -18,26 +17,25 @@ type File struct {
 	names    []string
 	tensors  map[string]Tensor
 	metadata map[string]string
-	release  func() error // gives the data back; nil when the garbage collector does
+	mapping  *mapped.File // nil if the data came with Parse
 	closed   bool
 }
 
-// Open opens the file at path. On Unix systems the file is mapped: it must not be
-// shortened while it is open, which would end the process at the next access.
-// Elsewhere it is read into memory.
+// Open opens the file at path. On Unix systems the file is mapped and must not change
+// while it is open; see Intact. Elsewhere it is read into memory.
 func Open(path string) (*File, error) {
-	data, release, err := load(path)
+	m, err := mapped.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	f, err := Parse(data, path)
-	if err != nil {
-		if release != nil {
-			_ = release() // the file is malformed: that is the error to report
+	f := &File{name: path, mapping: m}
+	if err := mapped.Guard(func() error { return f.parse(m.Data) }); err != nil {
+		_ = m.Close() // the file is malformed: that is the error to report
+		if errors.Is(err, mapped.ErrLost) {
+			return nil, fmt.Errorf("safetensors: %w", err)
 		}
-		return nil, err
+		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
 	}
-	f.release = release
 	return f, nil
 }
 
@@ -114,32 +112,22 @@ func (f *File) Close() error {
 	}
 	f.closed = true
 	f.tensors = nil
-	if f.release == nil {
+	if f.mapping == nil {
 		return nil
 	}
-	if err := f.release(); err != nil {
+	if err := f.mapping.Close(); err != nil {
 		return fmt.Errorf("safetensors: %s: %w", f.name, err)
 	}
 	return nil
 }
 
-// openRegular opens the file at path and returns its size.
-func openRegular(path string) (*os.File, int, error) {
-	f, size, err := infile.Open(path)
-	if err != nil {
-		return nil, 0, err
+// Intact reports a file that has changed since it was opened; see Source.
+func (f *File) Intact() error {
+	if f.closed || f.mapping == nil {
+		return nil
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
-		err = fmt.Errorf("%s is a stream, want a regular file", path)
-	case size > math.MaxInt:
-		err = fmt.Errorf("%s: %d bytes are more than this platform addresses", path, size)
+	if err := f.mapping.Intact(); err != nil {
+		return fmt.Errorf("safetensors: %w", err)
 	}
-	if err != nil {
-		_ = f.Close()
-		return nil, 0, err
-	}
-	return f, int(size), nil
+	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/mapped"
 )
 
 // ErrNotFound is wrapped by Tensor when there is no tensor of that name.
@@ -34,6 +35,11 @@ type Source interface {
 	// Tensor returns the named tensor without copying its data. The error wraps
 	// ErrNotFound or, after Close, fs.ErrClosed.
 	Tensor(name string) (Tensor, error)
+
+	// Intact reports a file that was cut short or written to since it was opened.
+	// Tensors are then not what they were, and reading their Data may fault: read
+	// it under mapped.Guard. The error wraps mapped.ErrLost.
+	Intact() error
 
 	// Close releases the files. The Data of every tensor they gave becomes
 	// invalid: touching it may end the process. A second Close does nothing.
@@ -68,17 +74,23 @@ func (t Tensor) Float32s() ([]float32, error) {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
 	values := make([]float32, len(t.Data)/t.DType.Size())
+	decode := func() {}
 	switch t.DType {
 	case F32:
-		for i := range values {
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		decode = func() {
+			for i := range values {
+				values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+			}
 		}
 	case BF16:
-		bf16.Decode(values, t.Data)
+		decode = func() { bf16.Decode(values, t.Data) }
 	case F16:
-		bf16.DecodeHalf(values, t.Data)
+		decode = func() { bf16.DecodeHalf(values, t.Data) }
 	default:
 		return nil, fmt.Errorf("safetensors: tensor %q is %s, want F32, BF16 or F16", t.Name, t.DType)
+	}
+	if err := mapped.Guard(func() error { decode(); return nil }); err != nil {
+		return nil, fmt.Errorf("safetensors: tensor %q: %w", t.Name, err)
 	}
 	return values, nil
 }
@@ -92,8 +104,14 @@ func (t Tensor) Int32s() ([]int32, error) {
 		return nil, fmt.Errorf("safetensors: tensor %q is %s, want I32", t.Name, t.DType)
 	}
 	values := make([]int32, len(t.Data)/4)
-	for i := range values {
-		values[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	err := mapped.Guard(func() error {
+		for i := range values {
+			values[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: tensor %q: %w", t.Name, err)
 	}
 	return values, nil
 }

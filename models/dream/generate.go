@@ -150,7 +150,7 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		cfg.Pattern = p
 	}
 	results, err := diffusion.Generate(ctx, diffusion.Request{
-		Build: m.build, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
+		Build: m.build, Intact: m.files.Intact, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
 		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
 		New:     o.MaxNewTokens, Restart: true,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,

@@ -29,7 +29,7 @@ type Model struct {
 // Errors that callers may test for with errors.Is.
 var (
 	ErrConfig      = diffusion.ErrConfig      // a configuration is wrong or asks for something unsupported
-	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for
+	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for, or changed while in use
 	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
 	ErrClosed      = diffusion.ErrClosed      // the model was closed
 	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
@@ -149,7 +149,7 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 // none.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
 	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
-		Build: m.build, IDs: ids, Padding: padding, Restart: true,
+		Build: m.build, Intact: m.files.Intact, IDs: ids, Padding: padding, Restart: true,
 		Vocab: m.cfg.Vocab, Context: m.cfg.Context,
 	})
 	if err != nil {

@@ -2,12 +2,14 @@ package diffusion
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/chattemplate"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/mapped"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
@@ -17,7 +19,8 @@ var (
 	// ErrConfig: config.json or generation_config.json asks for something that is wrong
 	// or not supported.
 	ErrConfig = errors.New("config.json")
-	// ErrWeights: the checkpoint does not hold what its config calls for.
+	// ErrWeights: the checkpoint does not hold what its config calls for, or its
+	// files changed or could not be read while in use.
 	ErrWeights = errors.New("checkpoint")
 	// ErrNoTokenizer: the model directory has no tokenizer files.
 	ErrNoTokenizer = errors.New("the model has no tokenizer")
@@ -101,6 +104,24 @@ func (f *Files) CheckOpen() error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// Intact returns ErrWeights where a file of the weights has changed since it was
+// opened: what was computed since may be wrong.
+func (f *Files) Intact() error {
+	if f.Weights == nil {
+		return nil
+	}
+	return weightsError(f.Weights.Intact())
+}
+
+// weightsError makes an error about a mapped file one that is ErrWeights and says
+// nothing else; others it returns as they are.
+func weightsError(err error) error {
+	if e := new(mapped.Error); errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", ErrWeights, e)
+	}
+	return err
 }
 
 // Encode returns the token ids of text, added tokens recognised.

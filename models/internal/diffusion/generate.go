@@ -19,6 +19,7 @@ type Sampler interface {
 // Request is a generation to run.
 type Request struct {
 	Build   Builder
+	Intact  func() error // reports weights that have changed; see Files.Intact
 	Config  pulsecol.Config
 	Prompts [][]int32 // of any lengths; shorter ones are padded on the left
 	Sampler func(onStep func(decode.StepInfo)) Sampler
@@ -102,6 +103,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	if sess, err = NewSession(req.Build, shape, req.Config); err != nil {
 		return nil, err
 	}
+	sess.intact = req.Intact
 	defer func() {
 		if cerr := sess.Close(); err == nil {
 			err = cerr
@@ -110,7 +112,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	if shape.Padded {
 		sess.SetPadding(padding, req.Restart)
 	}
-	if err := sess.machine.Load(ctx, req.OnLoad); err != nil {
+	if err := sess.load(ctx, req.OnLoad); err != nil {
 		return nil, err
 	}
 	if err := sess.ctl.Start(total); err != nil {
@@ -187,9 +189,10 @@ func anyPositive(v []int) bool {
 // LogitsRequest is a forward pass to run.
 type LogitsRequest struct {
 	Build   Builder
-	IDs     [][]int32 // of one length
-	Padding []int     // tokens on the left of each sequence; nil for none
-	Restart bool      // positions count from the first real token
+	Intact  func() error // as in Request
+	IDs     [][]int32    // of one length
+	Padding []int        // tokens on the left of each sequence; nil for none
+	Restart bool         // positions count from the first real token
 	Vocab   int
 	Context int
 }
@@ -207,8 +210,12 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 		return nil, err
 	}
 	defer sess.Close()
+	sess.intact = req.Intact
 	if req.Padding != nil {
 		sess.SetPadding(req.Padding, req.Restart)
+	}
+	if err := sess.load(ctx, nil); err != nil {
+		return nil, err
 	}
 	if err := sess.ctl.Start(1); err != nil {
 		return nil, err

@@ -82,6 +82,7 @@ type Session struct {
 	mask                 []float32
 	onGPU                func(rows int) decode.Logits // the logits of the latest step; nil on the CPU
 	views                decode.Host
+	intact               func() error // reports weights that have changed
 }
 
 // NewSession builds the graph for a shape and compiles it. Positions count from
@@ -152,6 +153,15 @@ func (s *Session) SetPadding(padding []int, restart bool) {
 	}
 }
 
+// load copies the weights to the GPU, if the session runs there. Its own copy is what
+// steps read from then on.
+func (s *Session) load(ctx context.Context, report func(done, total int64)) error {
+	if err := s.machine.Load(ctx, report); err != nil {
+		return weightsError(err)
+	}
+	return s.intact()
+}
+
 // Forward runs one denoising step; it is a decode.Forward.
 func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row) (decode.Logits, error) {
 	n := s.graph.Len
@@ -169,11 +179,14 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []decode.Row)
 		s.rows[r] = int32(row.Batch*n + row.Pos)
 	}
 	if err := s.machine.RunAllContext(ctx); err != nil {
-		return nil, err
+		return nil, weightsError(err)
 	}
 	s.machine.Reset()
 	if s.onGPU != nil {
 		return s.onGPU(len(rows)), nil
+	}
+	if err := s.intact(); err != nil {
+		return nil, err
 	}
 	logits := s.values()
 	s.views = s.views[:0]

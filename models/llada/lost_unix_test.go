@@ -1,0 +1,64 @@
+//go:build unix
+
+package llada
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/op"
+)
+
+// TestWeightsCutShort: weights that change under an open model are an error with the
+// file's name, in a generation and in Logits, and the process goes on.
+func TestWeightsCutShort(t *testing.T) {
+	for name, keep := range map[string]int64{"header only": 4096, "nothing": 0, "all but the last bytes, whose page stays": -100} {
+		t.Run(name, func(t *testing.T) {
+			dir := directory(t, map[string][]safetensors.Tensor{safetensors.SingleFile: tensors(t)})
+			path := filepath.Join(dir, safetensors.SingleFile)
+			m, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			cut := func() {
+				if keep < 0 {
+					info, err := os.Stat(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					keep += info.Size()
+				}
+				if err := os.Truncate(path, keep); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check := func(what string, err error) {
+				t.Helper()
+				want := "checkpoint: " + path + " was cut short while in use: from "
+				if !errors.Is(err, ErrWeights) || !errors.Is(err, op.ErrLost) || !strings.HasPrefix(err.Error(), "llada: ") || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: error %v, want %s", what, err, want)
+				}
+			}
+			_, err = m.Generate(context.Background(), []int32{1, 2, 3}, pulsecol.Config{}, GenerateOptions{
+				GenLength: 8, OnStep: func(p Progress) {
+					if p.Step == 2 {
+						cut()
+					}
+				},
+			})
+			check("Generate", err)
+			_, err = m.Logits(context.Background(), [][]int32{{1, 2, 3}}, nil)
+			check("Logits", err)
+		})
+	}
+	if _, err := openGolden(t).Generate(context.Background(), []int32{1, 2, 3}, pulsecol.Config{}, GenerateOptions{GenLength: 4}); err != nil {
+		t.Errorf("another model afterwards: %v", err)
+	}
+}
