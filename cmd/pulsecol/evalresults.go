@@ -64,7 +64,11 @@ func (f *modelFlag) hash() (string, error) {
 	if f.Model == nil {
 		files, weights = f.small()
 	} else {
-		files = os.DirFS(*f.Model)
+		m, err := f.folder()
+		if err != nil {
+			return "", err
+		}
+		files = os.DirFS(m.Dir)
 	}
 	names, err := fs.ReadDir(files, ".")
 	if err != nil {

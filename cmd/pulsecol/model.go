@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/pulsecol/pulsecol/internal/hfcache"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
@@ -114,7 +115,7 @@ func (m *openModel) stops() ([]int32, error) {
 
 // modelFlag is the flags that all commands have.
 type modelFlag struct {
-	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files. Default: a small model in the program."`
+	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files; or the name ORG/NAME[@REVISION] of a model in the HuggingFace cache, where hf download puts it. Default: a small model in the program."`
 	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
 
 	RandomWeights bool    `name:"random-weights" help:"Random weights, for measuring time and memory without a checkpoint: of --shape, or of --model's config.json. There is no tokenizer then."`
@@ -130,7 +131,7 @@ func (f *modelFlag) open() (*openModel, error) {
 		return f.openSmall()
 	}
 	dir := *f.Model
-	kind, err := modelType(dir)
+	kind, _, err := f.configuration()
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +170,7 @@ func (f *modelFlag) openRandom() (*openModel, error) {
 	case f.RandomWeights && f.Model != nil:
 		name = *f.Model
 		var err error
-		if kind, err = modelType(name); err != nil {
-			return nil, err
-		}
-		if config, err = infile.Read(filepath.Join(name, "config.json"), infile.Configuration); err != nil {
+		if kind, config, err = f.configuration(); err != nil {
 			return nil, err
 		}
 	case f.RandomWeights:
@@ -233,22 +231,30 @@ func (f *modelFlag) small() (fs.FS, []byte) {
 	return tinymodel.FS(), tinymodel.Weights()
 }
 
-// modelType reads the model_type of a directory's config.json. The model packages
-// check everything else.
-func modelType(dir string) (string, error) {
-	if dir == "" {
-		return "", usagef("--model is empty")
+// folder finds the model's directory, which --model gives.
+func (f *modelFlag) folder() (hfcache.Model, error) {
+	if *f.Model == "" {
+		return hfcache.Model{}, usagef("--model is empty")
 	}
-	path := filepath.Join(dir, "config.json")
-	text, err := infile.Read(path, infile.Configuration)
+	return hfcache.Find(*f.Model)
+}
+
+// configuration reads the config.json of the model's directory and returns its
+// model_type. The model packages check everything else.
+func (f *modelFlag) configuration() (kind string, text []byte, err error) {
+	m, err := f.folder()
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	path := filepath.Join(m.Dir, "config.json")
+	if text, err = infile.Read(path, infile.Configuration); err != nil {
+		return "", nil, m.Explain(err)
 	}
 	var c struct {
 		ModelType string `json:"model_type"`
 	}
 	_, err = jsonfile.File{Name: path, Text: text}.Object(&c)
-	return c.ModelType, err
+	return c.ModelType, text, err
 }
 
 // tokenizer opens the model's tokenizer alone. The error wraps
@@ -261,10 +267,11 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 		files, _ := f.small()
 		return tokenizer.Open(files)
 	}
-	if *f.Model == "" {
-		return nil, usagef("--model is empty")
+	m, err := f.folder()
+	if err != nil {
+		return nil, err
 	}
-	t, err := tokenizer.Open(infile.Dir(*f.Model))
+	t, err := tokenizer.Open(infile.Dir(m.Dir))
 	if errors.Is(err, tokenizer.ErrNotFound) { // the one error that names no file
 		return nil, fmt.Errorf("%s: %w", *f.Model, err)
 	}
@@ -277,5 +284,9 @@ func (f *modelFlag) weights() (safetensors.Source, error) {
 		_, weights := f.small()
 		return safetensors.Parse(weights, safetensors.SingleFile)
 	}
-	return safetensors.OpenDir(*f.Model)
+	m, err := f.folder()
+	if err != nil {
+		return nil, err
+	}
+	return safetensors.OpenDir(m.Dir)
 }

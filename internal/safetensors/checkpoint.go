@@ -19,6 +19,9 @@ const (
 	IndexFile  = "model.safetensors.index.json"
 )
 
+// ErrIncomplete is wrapped by OpenDir when the index lists a shard that is not there.
+var ErrIncomplete = errors.New("is missing")
+
 // Checkpoint is a model's tensors in one file or in several shards.
 type Checkpoint struct {
 	dir    string
@@ -116,7 +119,7 @@ func openShard(dir, file string) (*File, error) {
 	f, err := Open(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		// Not wrapped: there is a checkpoint here, an incomplete one.
-		return nil, fmt.Errorf("safetensors: %s: lists shard %s, which is missing", index, file)
+		return nil, fmt.Errorf("safetensors: %s: lists shard %s, which %w", index, file, ErrIncomplete)
 	}
 	return f, err
 }

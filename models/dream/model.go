@@ -42,6 +42,11 @@ var (
 // Open reads the model directory dir: config.json, the weights
 // (model.safetensors, or shards with model.safetensors.index.json) and, if they
 // are there, tokenizer files and generation_config.json.
+//
+// Where no such path exists, dir may be the name of a model that HuggingFace's
+// libraries or hf download have put into their cache folder (HF_HUB_CACHE,
+// HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
+// "Dream-org/Dream-v0-Instruct-7B" or "Dream-org/Dream-v0-Instruct-7B@main". Nothing is downloaded.
 func Open(dir string) (*Model, error) {
 	f, err := diffusion.OpenDir(dir)
 	if err != nil {

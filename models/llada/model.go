@@ -43,6 +43,11 @@ var (
 // Open reads the model directory dir: config.json, the weights
 // (model.safetensors, or shards with model.safetensors.index.json) and, if they
 // are there, tokenizer files and generation_config.json.
+//
+// Where no such path exists, dir may be the name of a model that HuggingFace's
+// libraries or hf download have put into their cache folder (HF_HUB_CACHE,
+// HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
+// "GSAI-ML/LLaDA-8B-Instruct" or "GSAI-ML/LLaDA-8B-Instruct@main". Nothing is downloaded.
 func Open(dir string) (*Model, error) {
 	f, err := diffusion.OpenDir(dir)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/chattemplate"
+	"github.com/pulsecol/pulsecol/internal/hfcache"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/mapped"
@@ -50,9 +51,18 @@ func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
 	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
 }
 
-// OpenDir reads a model directory, but for the weights.
-func OpenDir(dir string) (*Files, error) {
-	return openText(infile.Dir(dir), func() (safetensors.Source, error) { return safetensors.OpenDir(dir) })
+// OpenDir reads a model directory, or a model of the HuggingFace cache by its name, but
+// for the weights; see hfcache.Find.
+func OpenDir(model string) (*Files, error) {
+	m, err := hfcache.Find(model)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openText(infile.Dir(m.Dir), func() (safetensors.Source, error) {
+		src, err := safetensors.OpenDir(m.Dir)
+		return src, m.Explain(err)
+	})
+	return f, m.Explain(err)
 }
 
 // OpenFS reads a model from a file system, with the content of
