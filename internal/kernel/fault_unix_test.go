@@ -16,14 +16,14 @@ import (
 
 // TestFaults: a file of weights that is cut short while it is mapped makes the call a
 // panic in the caller's goroutine that mapped.Fault knows, in the assembly of every
-// level and on every goroutine; the team works on.
+// instruction set and on every goroutine; the team works on.
 func TestFaults(t *testing.T) {
 	const features, rows = 256, 40
 	r := newRand(5)
 	x := normal(r, rows*features, 1)
 	values := normal(r, features*features, 1)
 	ids := []int32{0, 7, 200, 255}
-	kernel.ForEachLevel(t, func(t *testing.T) {
+	kernel.ForEachISA(t, func(t *testing.T) {
 		for _, dtype := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
 			for _, precision := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
 				memory := newMatrix(t, features, features, dtype, values)
