@@ -14,8 +14,9 @@ import (
 //	scores[b,h,u,j] = mean over queries i of group u of softmax(scale * q kᵀ)[i,j]
 //
 // for q [B,H,N,D], k and v [B,Hkv,N,D]: scores [B,H,U,N]. With a padding mask,
-// padding keys score 0 and padding queries do not count. SparseD's selection
-// widens a row by the scores over the generation part alone.
+// padding keys score 0 and padding queries do not count: in a group of padding all
+// keys score 0. SparseD's selection widens a row by the scores over the generation
+// part alone.
 //
 // With a State it works in refresh steps only, and leaves the output of full
 // attention, which it computes in the same visit, to ColumnSparseAttn; in other

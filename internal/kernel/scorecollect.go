@@ -9,7 +9,7 @@ import "fmt"
 //	scores[b, h, u, j] = mean of P[i, j] over the queries i of group u
 //
 // with scores [B, H, Groups(N, group), N]. The mean runs over the queries that
-// are not padding, or over all queries of a group without any. Padded keys score 0.
+// are not padding. Padded keys score 0, and so do all keys in a group of padding.
 func (t *Team) DenseScores(out, scores []float32, a *Operands, group int) {
 	a.check("DenseScores")
 	checkLen("DenseScores", "out", len(out), len(a.Q))
@@ -85,13 +85,15 @@ func (j *scoresJob) run(w *scratch, task int) {
 			w.store(nil, &t)
 		}
 		for u := first / j.group; u*j.group < t.last; u++ {
-			w.collect(scores(u), j.lo, &t, groupMean(&j.Operands, index/j.Heads, u, j.group))
+			if m := groupMean(&j.Operands, index/j.Heads, u, j.group); m.count > 0 {
+				w.collect(scores(u), j.lo, &t, m)
+			}
 		}
 	}
 }
 
 // mean says which queries a mean over a group takes: those in [first, last)
-// that are valid, or all if valid is nil; count of them.
+// that are valid (nil = all), count of them.
 type mean struct {
 	first, last, count int
 	valid              []float32
@@ -99,15 +101,10 @@ type mean struct {
 
 func groupMean(a *Operands, batch, u, group int) mean {
 	m := mean{first: u * group, last: min((u+1)*group, a.Len), valid: a.valid(batch)}
-	if m.valid != nil {
-		for _, x := range m.valid[m.first:m.last] {
-			if x != 0 {
-				m.count++
-			}
+	for i := m.first; i < m.last; i++ {
+		if m.takes(i) {
+			m.count++
 		}
-	}
-	if m.count == 0 {
-		m.valid, m.count = nil, m.last-m.first
 	}
 	return m
 }

@@ -109,8 +109,7 @@ func Attention[F Float](a *kernel.Operands, t *kernel.Table) (out, lse []F) {
 }
 
 // Scores are the mean weights [B, H, ceil(N/group), N-lo] that each key of
-// [lo, N) receives from the valid queries of a group, or from all its queries if
-// none is valid.
+// [lo, N) receives from the valid queries of a group, 0 if it has none.
 func Scores[F Float](a *kernel.Operands, group, lo int) []F {
 	p, _ := Probabilities[F](a, nil, lo)
 	n := a.Len
@@ -118,15 +117,14 @@ func Scores[F Float](a *kernel.Operands, group, lo int) []F {
 	scores := make([]F, a.Batch*a.Heads*groups*(n-lo))
 	for head := range a.Batch * a.Heads {
 		for u := range groups {
-			var valid, all []int
+			var valid []int
 			for i := u * group; i < min((u+1)*group, n); i++ {
-				all = append(all, i)
 				if a.Valid == nil || a.Valid[head/a.Heads*n+i] != 0 {
 					valid = append(valid, i)
 				}
 			}
 			if len(valid) == 0 {
-				valid = all
+				continue
 			}
 			for j := lo; j < n; j++ {
 				var sum F
