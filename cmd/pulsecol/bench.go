@@ -72,6 +72,11 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 		pulse := "pulsecol"
 		c.Method.Method = &pulse
 	}
+	var bound bounds
+	bound.between(1, m.config().Context, "length", c.Length)
+	if err := bound.err(); err != nil {
+		return err
+	}
 	length := or(c.Length, min(1024, m.config().Context))
 	att, err := c.Method.choose(m, length, c.Seed, line)
 	if err != nil {

@@ -83,10 +83,15 @@ func (c *benchE2ECmd) Run(std stdio) error {
 		return err
 	}
 	defer m.Close()
+	if limit := m.config().Context; c.tokens() > limit {
+		return usagef("--new-tokens, --steps-per-mode, --warmup and --full: the steps fill %d tokens, the model takes %d", c.tokens(), limit)
+	}
+	var b bounds
 	for _, n := range c.Length {
-		if err := checkLength(m, n-c.tokens(), c.tokens()); err != nil {
-			return fmt.Errorf("--length %d: %w", n, err)
-		}
+		b.between(c.tokens(), m.config().Context, "length", &n) // at least what the steps fill
+	}
+	if err := b.err(); err != nil {
+		return err
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
@@ -95,13 +100,13 @@ func (c *benchE2ECmd) Run(std stdio) error {
 		e := json.NewEncoder(std.out)
 		report = func(r e2eRow) error { return e.Encode(r) }
 	}
-	b := e2eBench{cmd: c, m: m, ctx: ctx, device: device, report: report, progress: std.err}
-	b.row = e2eRow{
+	bench := e2eBench{cmd: c, m: m, ctx: ctx, device: device, report: report, progress: std.err}
+	bench.row = e2eRow{
 		Shape: m.name, Batch: 1, Rows: c.tokens(), Precision: c.Precision,
 		origin: newOrigin(),
 	}
 	for _, n := range c.Length {
-		if err := b.length(n); err != nil {
+		if err := bench.length(n); err != nil {
 			return fmt.Errorf("%d tokens: %w", n, err)
 		}
 	}
@@ -110,36 +115,24 @@ func (c *benchE2ECmd) Run(std stdio) error {
 
 func (c *benchE2ECmd) validate() error {
 	var b bounds
-	for flag, values := range map[string][]int{"group-size": c.GroupSize, "steps": c.Steps} {
-		for _, v := range values {
-			b.atLeast(1, flag, &v)
-		}
+	for _, v := range c.GroupSize {
+		b.between(1, maxTokens, "group-size", &v)
 	}
-	b.atLeast(1, "new-tokens", &c.NewTokens)
-	b.atLeast(1, "steps-per-mode", &c.StepsPerMode)
-	b.atLeast(0, "warmup", &c.Warmup)
-	b.atLeast(1, "full", c.Full)
-	b.atLeast(1, "refreshes", c.Refreshes)
+	for _, v := range c.Steps {
+		b.between(1, maxSteps, "steps", &v)
+	}
+	b.between(1, maxTokens, "new-tokens", &c.NewTokens)
+	b.between(1, maxStepsPerMode, "steps-per-mode", &c.StepsPerMode)
+	b.between(0, maxStepsPerMode, "warmup", &c.Warmup)
+	b.between(1, maxSteps, "full", c.Full)
+	b.between(1, maxRefreshes, "refreshes", c.Refreshes)
 	b.share(false, "sparsity", &c.Sparsity)
 	b.share(true, "eta", &c.Eta)
-	if c.Shared != nil && !(*c.Shared >= 0 && *c.Shared <= 1) {
-		b.errs = append(b.errs, usagef("--shared %v: want 0 to 1", *c.Shared))
-	}
+	b.interval(0, 1, "shared", c.Shared)
 	if c.Shared != nil && c.Full != nil {
 		b.errs = append(b.errs, usagef("--shared and --full can't be used together: a whole generation makes its own tables"))
 	}
-	if c.StepsPerMode > maxStepsPerMode || c.Warmup > maxStepsPerMode {
-		b.errs = append(b.errs, usagef("--steps-per-mode, --warmup: want at most %d", maxStepsPerMode))
-	}
-	if err := b.err(); err != nil {
-		return err
-	}
-	for _, n := range c.Length {
-		if n < c.tokens() {
-			return usagef("--length %d: want at least %d, the number of tokens that the steps fill", n, c.tokens())
-		}
-	}
-	return nil
+	return b.err()
 }
 
 // tokens is the number of tokens generated: at least one for each step to fill.

@@ -40,19 +40,10 @@ Examples:
 }
 
 func (c *benchKernelCmd) Run(std stdio) error {
-	var b bounds
-	for flag, sizes := range map[string][]int{"length": c.Length, "head-dim": c.HeadDim, "group-size": c.GroupSize, "threads": c.Threads} {
-		for _, n := range sizes {
-			b.atLeast(1, flag, &n)
-		}
+	if err := errors.Join(c.validate(), c.checkDevice()); err != nil {
+		return err
 	}
-	b.atLeast(1, "heads", c.Heads)
-	b.atLeast(1, "kv-heads", c.KVHeads)
-	b.atLeast(1, "samples", c.Samples)
-	for _, s := range c.Sparsity {
-		b.share(false, "sparsity", &s)
-	}
-	if err := errors.Join(b.err(), c.checkDevice()); err != nil {
+	if err := background.Err(); err != nil {
 		return err
 	}
 	if c.Device == "cuda" {
@@ -73,6 +64,38 @@ func (c *benchKernelCmd) Run(std stdio) error {
 		return kernelbench.Run(o, func(r kernelbench.Row) error { return e.Encode(cpuRow{r, cpu, from}) })
 	}
 	return kernelbench.Run(o, kernelbench.Table(std.out))
+}
+
+// The most that bench kernel takes, above what a CPU or a GPU can do in a day.
+const (
+	maxHeads   = 1 << 10 // and features of a head
+	maxThreads = 1 << 10
+	maxSamples = 10000
+)
+
+func (c *benchKernelCmd) validate() error {
+	var b bounds
+	for flag, sizes := range map[string][]int{"length": c.Length, "group-size": c.GroupSize} {
+		for _, n := range sizes {
+			b.between(1, maxTokens, flag, &n)
+		}
+	}
+	for _, n := range c.HeadDim {
+		b.between(1, maxHeads, "head-dim", &n)
+	}
+	for _, n := range c.Threads {
+		b.between(1, maxThreads, "threads", &n)
+	}
+	b.between(1, maxHeads, "heads", c.Heads)
+	b.between(1, maxHeads, "kv-heads", c.KVHeads)
+	b.between(1, maxSamples, "samples", c.Samples)
+	for _, s := range c.Sparsity {
+		b.share(false, "sparsity", &s)
+		if math.Round(100*s)/100 != s {
+			b.errs = append(b.errs, usagef("--sparsity %v: want whole hundredths", s))
+		}
+	}
+	return b.err()
 }
 
 // checkDevice reports flags that the other device has.

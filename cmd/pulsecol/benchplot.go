@@ -33,6 +33,10 @@ func (c *benchPlotCmd) Run(std stdio) error {
 	if c.Kernels == nil && c.E2E == nil {
 		return usagef("nothing to draw: want --kernels or --e2e")
 	}
+	var b bounds
+	if b.between(1, maxSteps, "steps", &c.Steps); b.err() != nil {
+		return b.err()
+	}
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return err
 	}

@@ -118,10 +118,15 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 		return nil, err
 	}
 	t := &talk{chatCmd: c, line: line, std: std, m: m, s: s, stops: stops}
-	if _, err := t.prompt(nil); err != nil { // of a form or a system message that cannot be
+	ids, err := t.prompt(nil) // of a form or a system message that cannot be
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	if _, err := c.Method.choose(m, len(ids)+s.newTokens(), c.Sampler.Seed, line); err != nil {
+		return nil, err
+	}
+	_, err = s.steps(ids)
+	return t, err
 }
 
 // greet says at a terminal what the model can do.

@@ -117,12 +117,18 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 	return e.report(std.out, records)
 }
 
+// Bounds of what a command asks for, far above what anyone waits for.
+const (
+	maxSeeds  = 1000
+	maxAtOnce = 1000
+)
+
 // prepare checks the flags and opens the model.
 func (c *evalCmd) prepare(line *kong.Context) (_ *evaluation, err error) {
 	var b bounds
 	b.atLeast(1, "samples", &c.Samples)
-	b.atLeast(1, "seeds", &c.Seeds)
-	b.atLeast(1, "jobs", c.Jobs)
+	b.between(1, maxSeeds, "seeds", &c.Seeds)
+	b.between(1, maxAtOnce, "jobs", c.Jobs)
 	if c.Sampler.Infill {
 		b.errs = append(b.errs, usagef("--infill does not apply to eval"))
 	}

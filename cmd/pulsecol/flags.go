@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,11 +29,32 @@ func checkApplies(line *kong.Context, tag, have, description string) error {
 	return errors.Join(errs...)
 }
 
+// checkLists reports a given flag whose list is empty: the parser takes "--flag="
+// for a list of nothing.
+func checkLists(line *kong.Context) error {
+	for _, p := range line.Path {
+		if f := p.Flag; f != nil && f.Value.Target.Kind() == reflect.Slice && f.Value.Target.Len() == 0 {
+			return usagef("--%s is empty: want %s", f.Name, f.FormatPlaceHolder())
+		}
+	}
+	return nil
+}
+
 // applies says whether a flag's tag lists one of the words of have.
 func applies(f *kong.Flag, tag, have string) bool {
 	only := strings.Fields(f.Tag.Get(tag))
 	return len(only) == 0 || slices.ContainsFunc(strings.Fields(have), func(word string) bool { return slices.Contains(only, word) })
 }
+
+// The most that flags take whose values no model bounds. All are above what can be
+// run; what they keep out would overflow, or never end.
+const (
+	maxTokens    = 1 << 20 // of a group, a block or a window
+	maxBatch     = 1 << 16
+	maxSteps     = 1 << 16 // of a schedule that is summed up
+	maxRefreshes = 1 << 14 // as in pulsecol.Uniform
+	maxScale     = 1e6     // of logits and scores, which are float32
+)
 
 // bounds collects the flags that are out of range.
 type bounds struct{ errs []error }
@@ -40,6 +62,19 @@ type bounds struct{ errs []error }
 func (b *bounds) atLeast(least int, flag string, v *int) {
 	if v != nil && *v < least {
 		b.errs = append(b.errs, usagef("--%s %d: want at least %d", flag, *v, least))
+	}
+}
+
+func (b *bounds) between(least, most int, flag string, v *int) {
+	if v != nil && (*v < least || *v > most) {
+		b.errs = append(b.errs, usagef("--%s %d: want %d to %d", flag, *v, least, most))
+	}
+}
+
+// interval wants a number in [least, most].
+func (b *bounds) interval(least, most float64, flag string, v *float64) {
+	if v != nil && !(*v >= least && *v <= most) {
+		b.errs = append(b.errs, usagef("--%s %v: want %g to %g", flag, *v, least, most))
 	}
 }
 
@@ -51,6 +86,13 @@ func (b *bounds) share(above0 bool, flag string, v *float64) {
 		b.errs = append(b.errs, usagef("--%s %v: want above 0, at most 1", flag, *v))
 	case !above0 && !(*v >= 0 && *v < 1):
 		b.errs = append(b.errs, usagef("--%s %v: want at least 0, below 1", flag, *v))
+	}
+}
+
+// inside wants a number in (low, high).
+func (b *bounds) inside(low, high float64, flag string, v *float64) {
+	if v != nil && !(*v > low && *v < high) {
+		b.errs = append(b.errs, usagef("--%s %v: want above %g, below %g", flag, *v, low, high))
 	}
 }
 

@@ -52,8 +52,11 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer m.Close()
-	if c.Batch < 1 {
-		return usagef("--batch %d: want at least 1", c.Batch)
+	var b bounds
+	b.between(1, maxBatch, "batch", &c.Batch)
+	b.between(1, m.config().Context, "length", c.Length)
+	if err := b.err(); err != nil {
+		return err
 	}
 	s, err := c.Sampler.choose(m, line)
 	if err != nil {
@@ -62,6 +65,11 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 	n, err := c.length(m, s)
 	if err != nil {
 		return err
+	}
+	if s.newTokens() > 0 { // else the masks of a prompt decide
+		if _, err := s.steps(randomTokens(n-s.newTokens(), m.config(), 0)); err != nil {
+			return err
+		}
 	}
 	att, err := c.Method.choose(m, n, c.Sampler.Seed, line)
 	if err != nil {

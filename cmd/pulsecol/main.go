@@ -4,8 +4,10 @@
 //
 // Results go to the standard output, everything else to the standard error.
 // The exit status is 0 on success, 1 on a failure (a missing file, a broken
-// checkpoint, a prompt too long for the model), 2 on wrong usage (an unknown
-// flag, a value out of range) and 130 after an interrupt.
+// checkpoint, a prompt too long for the model, too little memory, an error of the
+// program itself), 2 on wrong usage (an unknown flag, a value out of range) and 130
+// after an interrupt. The environment variable PULSECOL_DEBUG, if not empty, adds the
+// stack to an error of the program itself.
 package main
 
 import (
@@ -70,7 +72,17 @@ const (
 )
 
 // run executes a command line and returns the exit status.
-func run(args []string, std stdio) int {
+func run(args []string, std stdio) (status int) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exited:
+			status = int(r)
+		default:
+			status = exitFailure
+			reportPanic(std.err, r)
+		}
+	}()
 	err := execute(args, std)
 	switch {
 	case err == nil:
@@ -78,7 +90,7 @@ func run(args []string, std stdio) int {
 	case errors.Is(err, errNoCommand):
 		return exitUsage // execute has printed the usage
 	}
-	status := exitFailure
+	status = exitFailure
 	var usage usageError
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -96,11 +108,15 @@ func report(w io.Writer, err error) {
 	fmt.Fprintf(w, "pulsecol: %s\n", strings.ReplaceAll(text, "\n", "; "))
 }
 
+// exited is what the parser panics with where it has done what --help or --version
+// asks for.
+type exited int
+
 func execute(args []string, std stdio) error {
 	parser, err := kong.New(&cli{},
 		kong.Name("pulsecol"), kong.Description(description), flagVars(),
 		kong.Writers(std.out, std.err), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Bind(std))
+		kong.Bind(std), kong.Exit(func(status int) { panic(exited(status)) }))
 	if err != nil {
 		return err
 	}
@@ -111,6 +127,9 @@ func execute(args []string, std stdio) error {
 	if err != nil {
 		return usagef("%w (see pulsecol --help)", err)
 	}
+	if err := checkLists(line); err != nil {
+		return err
+	}
 	return line.Run()
 }
 
@@ -119,11 +138,15 @@ func flagVars() kong.Vars {
 	return kong.Vars{"version": version(), "methods": methods, "tasks": strings.Join(task.Names(), ", ")}
 }
 
+// background is what the contexts of commands derive from. It ends in tests of the
+// flags alone.
+var background = context.Background()
+
 // untilInterrupted returns a context that ends with the first interrupt, so that a
 // command can say what it has got. A second one ends the process at once, as the
 // first does in commands that wait for input.
 func untilInterrupted() (ctx context.Context, stop func()) {
-	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop = signal.NotifyContext(background, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

@@ -136,15 +136,15 @@ func (f *attentionFlags) attention(method string, m *openModel, seed uint64) (at
 func (f *oneSetting) validate() error {
 	var b bounds
 	b.share(false, "sparsity", f.Sparsity)
-	b.atLeast(1, "group-size", f.GroupSize)
+	b.between(1, maxTokens, "group-size", f.GroupSize)
 	b.share(true, "eta", f.Eta)
-	b.atLeast(1, "refreshes", f.Refreshes)
+	b.between(1, maxRefreshes, "refreshes", f.Refreshes)
 	b.share(true, "drift", f.Drift)
-	b.atLeast(1, "window", f.Window)
+	b.between(1, maxTokens, "window", f.Window)
 	b.share(true, "sinks", f.Sinks)
-	b.atLeast(1, "block-size", f.BlockSize)
+	b.between(1, maxTokens, "block-size", f.BlockSize)
 	b.share(false, "skip", f.Skip)
-	b.positive("score-scale", f.ScoreScale)
+	b.interval(1/maxScale, maxScale, "score-scale", f.ScoreScale)
 	return b.err()
 }
 

@@ -44,7 +44,8 @@ type Dream struct {
 	// MaxNewTokens is the number of masks appended to the prompt; 0 only fills those
 	// inside it.
 	MaxNewTokens int
-	// Steps is the number of denoising steps, at least 1.
+	// Steps is the number of denoising steps, at least 1 and at most 1,024, or 16 for
+	// each mask if that is more.
 	Steps int
 	// Eps is the last timestep, between 0 and 1; the first is 1.
 	Eps float64
@@ -145,6 +146,9 @@ func (o Dream) TotalSteps(prompts [][]int32) (int, error) {
 	}
 	if most == 0 {
 		return 0, fmt.Errorf("decode: max_new_tokens 0: the prompt has no mask (token %d) to fill", o.MaskID)
+	}
+	if err := checkSteps(o.Steps, most); err != nil {
+		return 0, err
 	}
 	if o.Alg == ConfidenceThreshold {
 		return most, nil

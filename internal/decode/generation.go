@@ -103,6 +103,20 @@ func checkPrompts(prompts [][]int32, grow int) error {
 	return nil
 }
 
+// maxSteps is the most denoising steps for a number of tokens. A step in which no token
+// is committed changes nothing but later refreshes and random numbers; published
+// runs have such, up to 1,024 steps in all or, with Dream's default of 512, many for
+// a few tokens.
+func maxSteps(tokens int) int64 { return max(1024, 16*int64(tokens)) }
+
+// checkSteps reports more steps than maxSteps.
+func checkSteps(steps, tokens int) error {
+	if most := maxSteps(tokens); int64(steps) > most {
+		return fmt.Errorf("decode: steps %d: want at most %d for %d tokens", steps, most, tokens)
+	}
+	return nil
+}
+
 // nonNegative reports whether x is at least 0 and neither infinite nor NaN.
 func nonNegative(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }
 
@@ -141,21 +155,31 @@ func (g *generation) open(hi int) []proposal {
 }
 
 // forEach calls f for 0 to n-1, on as many goroutines as Go may use. f owns its
-// worker during the call.
+// worker during the call. A panic of f is raised again in the caller's goroutine,
+// where it can be recovered.
 func (g *generation) forEach(n int, f func(w *worker, i int)) {
 	for len(g.workers) < min(n, runtime.GOMAXPROCS(0)) {
 		g.workers = append(g.workers, newWorker(g.vocab))
 	}
 	var next atomic.Int64
+	var failure atomic.Pointer[any] // first panic
 	var wg sync.WaitGroup
 	for _, w := range g.workers {
 		wg.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					failure.CompareAndSwap(nil, &r)
+				}
+			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(w, i)
 			}
 		})
 	}
 	wg.Wait()
+	if r := failure.Load(); r != nil {
+		panic(*r)
+	}
 }
 
 // surest keeps, of the proposals of each batch row, as many of the surest as

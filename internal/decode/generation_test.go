@@ -197,6 +197,9 @@ func TestRefusesBadOptions(t *testing.T) {
 		want    string
 	}{
 		{l(func(o *LLaDA) { o.Steps = 0 }), prompt, "steps 0: want at least 1"},
+		{l(func(o *LLaDA) { o.Steps = 1e6 }), prompt, "steps 1000000: want at most 1024 for 4 tokens"},
+		{l(func(o *LLaDA) { o.Steps, o.GenLength, o.BlockLength = math.MaxInt, 100, 100 }), prompt, fmt.Sprintf("steps %d: want at most 1600 for 100 tokens", math.MaxInt)},
+		{l(func(o *LLaDA) { o.CFGScale = 1e300 }), prompt, "cfg_scale 1e+300: want 0 to 1e+06"},
 		{l(func(o *LLaDA) { o.GenLength = 0 }), prompt, "gen_length 0: want at least 1"},
 		{l(func(o *LLaDA) { o.BlockLength = -2 }), prompt, "block_length -2: want at least 1"},
 		{l(func(o *LLaDA) { o.BlockLength = 3 }), prompt, "gen_length 4: want a multiple of block_length 3"},
@@ -221,6 +224,8 @@ func TestRefusesBadOptions(t *testing.T) {
 
 		{d(func(o *Dream) { o.MaxNewTokens = -1 }), prompt, "max_new_tokens -1: want at least 0"},
 		{d(func(o *Dream) { o.MaxNewTokens = 0 }), prompt, "max_new_tokens 0: the prompt has no mask (token 6)"},
+		{d(func(o *Dream) { o.Steps = 1e6 }), prompt, "steps 1000000: want at most 1024 for 4 tokens"},
+		{d(func(o *Dream) { o.Steps, o.MaxNewTokens = math.MaxInt, 100 }), prompt, fmt.Sprintf("steps %d: want at most 1600 for 100 tokens", math.MaxInt)},
 		{d(func(o *Dream) { o.Steps = 0 }), prompt, "steps 0: want at least 1"},
 		{d(func(o *Dream) { o.Eps = 0 }), prompt, "eps 0: want a number between 0 and 1"},
 		{d(func(o *Dream) { o.Eps = 1 }), prompt, "eps 1: want"},

@@ -35,7 +35,8 @@ const (
 type LLaDA struct {
 	// Steps is the number of denoising steps, a multiple of the number of blocks.
 	// A block's BlockLength commits are spread over its steps evenly, the remainder
-	// over the first ones. Not used with a Threshold or Factor.
+	// over the first ones. At most 1,024, or 16 a token if that is more. Not used with
+	// a Threshold or Factor.
 	Steps int
 	// GenLength is the number of tokens to generate, at least 1 and a multiple of
 	// BlockLength.
@@ -47,7 +48,7 @@ type LLaDA struct {
 	Temperature float64
 	// CFGScale is the strength w of classifier-free guidance: with the prompt
 	// masked giving logits u, and c otherwise, the logits are u + (w+1)(c-u).
-	// 0 is off; above 0, ids has 2B rows in each call of Forward.
+	// 0 is off; above 0, at most 1e6, ids has 2B rows in each call of Forward.
 	CFGScale float64
 
 	Remasking       Remasking // "" is LowConfidence
@@ -78,6 +79,9 @@ type LLaDA struct {
 	OnStep func(StepInfo) // called after every step; may be nil
 }
 
+// maxGuidance keeps guided logits, which are float32, finite.
+const maxGuidance = 1e6
+
 // Validate returns every problem of the options, joined.
 func (o LLaDA) Validate() error {
 	var problems []error
@@ -97,6 +101,8 @@ func (o LLaDA) Validate() error {
 	if !o.parallel() {
 		if o.Steps < 1 {
 			bad("steps %d: want at least 1", o.Steps)
+		} else if err := checkSteps(o.Steps, o.GenLength); err != nil {
+			problems = append(problems, err)
 		} else if whole && o.Steps%o.blocks() != 0 {
 			bad("steps %d: want a multiple of the number of blocks, %d (gen_length %d / block_length %d)", o.Steps, o.blocks(), o.GenLength, o.BlockLength)
 		}
@@ -104,8 +110,8 @@ func (o LLaDA) Validate() error {
 	if !nonNegative(o.Temperature) {
 		bad("temperature %v: want a finite number, at least 0", o.Temperature)
 	}
-	if !nonNegative(o.CFGScale) {
-		bad("cfg_scale %v: want a finite number, at least 0", o.CFGScale)
+	if !(o.CFGScale >= 0 && o.CFGScale <= maxGuidance) {
+		bad("cfg_scale %v: want 0 to %g", o.CFGScale, float64(maxGuidance))
 	}
 	switch o.Remasking {
 	case "", LowConfidence, RandomOrder:

@@ -3,6 +3,7 @@ package diffusion
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
@@ -37,7 +38,8 @@ func NewGraph(g *gorgonia.ExprGraph, s Shape, vocab int, ctl *pulsecol.Controlle
 	if g == nil || ctl == nil {
 		return nil, fmt.Errorf("%w: the graph or the controller is nil", ErrRequest)
 	}
-	if s.Batch < 1 || s.Len < 1 || s.Rows < 1 || s.Rows > s.Batch*s.Len {
+	// Rows are int32, as the number of a token is over all sequences.
+	if s.Batch < 1 || s.Len < 1 || s.Rows < 1 || s.Batch > math.MaxInt32/s.Len || s.Rows > s.Batch*s.Len {
 		return nil, fmt.Errorf("%w: a graph of %d sequences of %d tokens with %d rows of logits", ErrRequest, s.Batch, s.Len, s.Rows)
 	}
 	out := &Graph{Shape: s, Vocab: vocab}
