@@ -58,6 +58,8 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, ErrClosed
 	case l.used:
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
+	case l.ctl.sel.Kind == op.SelectFixed && l.state.Given() == nil:
+		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
 	}
 	if err := o.check(q, k, v); err != nil { // before there are nodes for it
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)

@@ -335,7 +335,8 @@ func TestRows(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 8}
 	n := int32(s.Len)
 	wanted := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 70, 75}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}}
-	for _, pattern := range []pulsecol.Pattern{nil, pulsecol.Blocks{Size: 16}, pulsecol.SparseD{BlockSize: 32}, pulsecol.SlidingWindow{Width: 20}, pulsecol.Streaming{Width: 20}} {
+	fixed := pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{randomColumns(newRand(1), 1, s.Heads, s.Len, 32)}}
+	for _, pattern := range []pulsecol.Pattern{nil, pulsecol.Blocks{Size: 16}, pulsecol.SparseD{BlockSize: 32}, pulsecol.SlidingWindow{Width: 20}, pulsecol.Streaming{Width: 20}, fixed} {
 		for _, padded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v,padded=%v", pattern, padded), func(t *testing.T) {
 				a := randomOperands(21, s)

@@ -15,19 +15,20 @@ import (
 type Config struct {
 	// Sparsity is the share of keys each query drops (ρ in the paper), in [0, 1).
 	// 0 means dense attention in every step. Patterns that are fixed by position
-	// (SlidingWindow, Streaming) ignore it.
+	// (SlidingWindow, Streaming) and Fixed ignore it.
 	Sparsity float64
 
 	// GroupSize is the number of consecutive queries that share one set of keys;
 	// the last group may be short. 0 = 32, the most accurate in the paper. SparseD
-	// uses its own block size instead.
+	// uses its own block size instead, and Fixed the groups of its tables, which a
+	// GroupSize must agree with.
 	GroupSize int
 
 	// Pattern is the shape of what is kept; nil = Columns{}.
 	Pattern Pattern
 
 	// Schedule says which steps refresh; nil = Uniform{}, the paper's. Patterns
-	// fixed by position never refresh.
+	// fixed by position, and Fixed, never refresh.
 	Schedule Schedule
 
 	// Scale multiplies q·k; 0 = 1/sqrt(head dimension).
@@ -123,6 +124,14 @@ func (c Config) Validate() error {
 	if err := validSchedule(c.Schedule); err != nil {
 		bad("%v", err)
 	}
+	if p, ok := c.Pattern.(Fixed); ok {
+		if group := p.group(); group > 0 && c.GroupSize > 0 && c.GroupSize != group {
+			bad("GroupSize is %d, want %d as the tables of Pattern %v have, or 0 for that", c.GroupSize, group, p)
+		}
+		if _, ok := c.Schedule.(adaptive); ok {
+			bad("Schedule %v places refreshes, and Pattern %v has none", c.Schedule, p)
+		}
+	}
 	if c.Precision.Validate() != nil {
 		bad("Precision is %v, want auto, float32, bfloat16 or int16", c.Precision)
 	}
@@ -166,6 +175,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Schedule == nil {
 		c.Schedule = Uniform{}
+	}
+	if p, ok := c.Pattern.(Fixed); ok {
+		c.GroupSize = p.group()
 	}
 	if c.GroupSize == 0 {
 		c.GroupSize = op.DefaultGroup

@@ -174,6 +174,7 @@ func TestPatternStrings(t *testing.T) {
 		"window of 256 and first 0.1": pulsecol.Streaming{},
 		"window of 4 and first 0.5":   pulsecol.Streaming{Width: 4, SinkFraction: 0.5},
 		"sparsed blocks of 128":       pulsecol.SparseD{},
+		"fixed columns":               pulsecol.Fixed{},
 		"sparsed blocks of 32":        pulsecol.SparseD{BlockSize: 32, Generation: 8},
 	} {
 		if got := p.String(); got != want {

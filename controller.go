@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/cudaop"
-	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -127,6 +126,11 @@ func (c *Controller) Layer(i int) *Layer {
 		if _, ok := c.cfg.Schedule.(adaptive); ok {
 			l.state.Watch()
 		}
+		if p, ok := c.cfg.Pattern.(Fixed); ok {
+			if t := p.table(n); t != nil {
+				l.state.Give(&t.ColumnBits)
+			}
+		}
 		c.observe(n, l.state)
 		c.layers = append(c.layers, l)
 	}
@@ -179,11 +183,10 @@ func (c *Controller) Mode() Mode {
 func (c *Controller) LastMode() Mode { return c.lastMode }
 
 func (c *Controller) mode(step int) Mode {
-	static := c.sel.Kind == op.SelectStatic
 	switch {
-	case c.dense || (c.cfg.Sparsity == 0 && !static):
+	case c.dense || (c.cfg.Sparsity == 0 && !c.sel.Unchanging()):
 		return Dense
-	case static:
+	case c.sel.Unchanging():
 		return Reuse
 	}
 	m := c.cfg.Schedule.Mode(step, c.total)
@@ -264,9 +267,6 @@ func (c *Controller) end(failed error) error {
 			}
 		}
 	}
-	if failed == nil && c.lastMode == Refresh {
-		failed = c.makeUp()
-	}
 	if failed != nil {
 		if c.lastMode == Refresh {
 			for _, l := range c.layers {
@@ -284,25 +284,6 @@ func (c *Controller) end(failed error) error {
 	case Dense:
 		if c.dense && c.cfg.Schedule.Mode(c.done, c.total) == Refresh {
 			c.mustRefresh = true
-		}
-	}
-	return nil
-}
-
-// makeUp replaces the columns that a refresh has chosen, if the pattern is one that
-// makes them up: that of a benchmark.
-func (c *Controller) makeUp() error {
-	source, ok := c.cfg.Pattern.(columns.Source)
-	if !ok {
-		return nil
-	}
-	for _, l := range c.layers {
-		if !l.used {
-			continue
-		}
-		err := l.state.Fill(func(n, group int) []uint32 { return source.Table(n, group, c.sel.Keep(n)) })
-		if err != nil {
-			return fmt.Errorf("pulsecol: %s: columns that are made up: %w", l.path, err)
 		}
 	}
 	return nil
@@ -335,12 +316,10 @@ func (c *Controller) Stats() Stats {
 }
 
 // PlanBytes returns, before anything runs, whether a generation under c collects
-// scores at all, and the bytes its column tables will take in g.
+// scores at all, and the bytes its column tables will take in g, other than those of
+// the pattern Fixed.
 func (c *Controller) PlanBytes(g *gorgonia.ExprGraph) (refreshes bool, columns int64) {
-	if c.cfg.Sparsity == 0 && c.sel.Kind != op.SelectStatic {
-		return false, 0
-	}
-	if _, never := c.cfg.Schedule.(AlwaysDense); never && c.sel.Kind != op.SelectStatic {
+	if _, never := c.cfg.Schedule.(AlwaysDense); !c.sel.Unchanging() && (never || c.cfg.Sparsity == 0) {
 		return false, 0
 	}
 	for _, n := range g.AllNodes() {
@@ -348,7 +327,7 @@ func (c *Controller) PlanBytes(g *gorgonia.ExprGraph) (refreshes bool, columns i
 			columns += o.TableBytes(n.Shape())
 		}
 	}
-	return c.sel.Kind != op.SelectStatic, columns
+	return !c.sel.Unchanging(), columns
 }
 
 // Close drops the column tables and ends the use of the controller. A second

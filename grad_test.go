@@ -113,7 +113,7 @@ func (s *slopes) check(t *testing.T, got [3][]float32) {
 type gradCase struct {
 	a       *kernel.Operands
 	cfg     pulsecol.Config
-	keeps   func(i, j int) bool // of a pattern fixed by position, else nil
+	keeps   *kernel.Table // of a pattern that never refreshes, else nil
 	weights []float32
 }
 
@@ -136,18 +136,22 @@ func newGradCase(r *rand.Rand) gradCase {
 		a.Scale = 0.75
 	}
 	width := 2 * r.IntN(3)
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0:
 		c.cfg.Pattern = pulsecol.Blocks{Size: 2}
 	case 1:
 		c.cfg.Pattern = pulsecol.SparseD{BlockSize: 2, Generation: r.IntN(s.Len + 1)}
 	case 2:
 		c.cfg.Pattern = pulsecol.SlidingWindow{Width: width + 1}
-		c.keeps = func(i, j int) bool { return max(i-j, j-i) <= (width+1)/2 }
+		c.keeps = perQuery(s, func(_, _, i, j int) bool { return max(i-j, j-i) <= (width+1)/2 })
 	case 3:
 		sinks := int(math.Ceil(0.25 * float64(s.Len)))
 		c.cfg.Pattern = pulsecol.Streaming{Width: width + 2, SinkFraction: 0.25}
-		c.keeps = func(i, j int) bool { return max(i-j, j-i) <= (width+2)/2 || j < sinks }
+		c.keeps = perQuery(s, func(_, _, i, j int) bool { return max(i-j, j-i) <= (width+2)/2 || j < sinks })
+	case 4:
+		table := randomColumns(r, []int{1, s.Batch}[r.IntN(2)], []int{1, s.Heads}[r.IntN(2)], s.Len, c.cfg.GroupSize)
+		c.cfg.Pattern = pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{table}}
+		c.keeps = keptBy(table, s)
 	}
 	return c
 }
@@ -166,7 +170,7 @@ func TestGradients(t *testing.T) {
 		full := newSlopes(c.weights, c.a, nil)
 		var sparse *slopes
 		if c.keeps != nil {
-			sparse = newSlopes(c.weights, c.a, perQuery(c.a.Shape, func(_, _, i, j int) bool { return c.keeps(i, j) }))
+			sparse = newSlopes(c.weights, c.a, c.keeps)
 		}
 		for machine, lisp := range machines {
 			t.Run(name+"-"+machine, func(t *testing.T) {

@@ -6,15 +6,58 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// ColumnTable says which keys each query group of a layer attends to.
+// ColumnTable says which keys each query group keeps, for some batch rows and heads of
+// queries of one attention layer.
 type ColumnTable struct{ op.ColumnBits }
 
-// Groups is the number of query groups.
-func (t *ColumnTable) Groups() int { return (t.Len + t.Group - 1) / t.Group }
+// NewColumnTable returns the table of a sequence of n tokens in groups of group
+// queries, for which keys lists the keys of each group, in any order. batch and heads
+// may be 1 for all; see Fixed.
+//
+// The error wraps op.ErrShape for a size below 1 and op.ErrValue for a key that there is
+// not; what Fixed asks of a table beyond that it checks itself.
+func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int) []int) (*ColumnTable, error) {
+	for _, size := range []struct {
+		name  string
+		value int
+	}{{"batch rows", batch}, {"heads", heads}, {"tokens", n}, {"queries in a group", group}} {
+		if size.value < 1 {
+			return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: %d %s, want at least 1", op.ErrShape, size.value, size.name)
+		}
+	}
+	t := &ColumnTable{op.ColumnBits{Batch: batch, Heads: heads, Len: n, Group: group}}
+	for b := range batch {
+		for h := range heads {
+			for u := range t.Groups() {
+				row := make([]uint32, t.words())
+				for _, j := range keys(b, h, u) {
+					if j < 0 || j >= n {
+						return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: key %d of batch row %d, head %d, group %d, want 0 to %d", op.ErrValue, j, b, h, u, n-1)
+					}
+					row[j/32] |= 1 << (j % 32)
+				}
+				t.Bits = append(t.Bits, row...)
+			}
+		}
+	}
+	return t, nil
+}
+
+// Groups is the number of query groups, 0 of a table without sizes.
+func (t *ColumnTable) Groups() int {
+	if t.Len < 1 || t.Group < 1 {
+		return 0
+	}
+	return (t.Len-1)/t.Group + 1
+}
+
+// words is the number of words of a group's row.
+func (t *ColumnTable) words() int { return (t.Len-1)/32 + 1 }
 
 // Keys returns the keys that a query group keeps, ascending; nil for a group that
-// there is not. Patterns fixed by position have one table for all batch rows and
-// heads, and a group keeps what at least one of its queries sees.
+// there is not. A table for one batch row or head has the same keys for all. Tables of
+// patterns fixed by position have one of each, and a group keeps what at least one of
+// its queries sees.
 func (t *ColumnTable) Keys(batch, head, group int) []int {
 	if t.Batch == 1 {
 		batch = 0
@@ -25,8 +68,12 @@ func (t *ColumnTable) Keys(batch, head, group int) []int {
 	if batch < 0 || batch >= t.Batch || head < 0 || head >= t.Heads || group < 0 || group >= t.Groups() {
 		return nil
 	}
-	words := (t.Len + 31) / 32
-	row := t.Bits[((batch*t.Heads+head)*t.Groups()+group)*words:][:words]
+	words := t.words()
+	first := ((batch*t.Heads+head)*t.Groups() + group) * words
+	if first+words > len(t.Bits) {
+		return nil
+	}
+	row := t.Bits[first:][:words]
 	var keys []int
 	for j := range t.Len {
 		if row[j/32]>>(j%32)&1 != 0 {

@@ -173,12 +173,25 @@ func (c *call) window(h *heads, out output, reach, sinks int) error {
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span))
 }
 
-// sparse queues attention over the columns in bits.
-func (c *call) sparse(h *heads, bits cu.DevicePtr, out output, group int) error {
+// table is a column table on the GPU: bits [batch or 1, heads or 1, groups, words].
+type table struct {
+	bits         cu.DevicePtr
+	batch, heads int
+}
+
+// sparse queues attention over the columns of a table.
+func (c *call) sparse(h *heads, t table, out output, group int) error {
 	u, w := groups(h.n, group), words(h.n)
+	batchStride, headStride := t.heads*u*w, u*w
+	if t.batch == 1 {
+		batchStride = 0
+	}
+	if t.heads == 1 {
+		headStride = 0
+	}
 	args := []uint64{
-		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(bits),
-		integer(h.heads * u * w), integer(u * w),
+		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(t.bits),
+		integer(batchStride), integer(headStride),
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
 	}
 	switch {
@@ -267,6 +280,8 @@ type layer struct {
 	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of them those that the one before did not
 	counts [2]int64     // the same on the host
 	unread bool         // the GPU has counted since
+
+	keys []int // real keys of each batch row for which bits hold a table that was given; nil if they do not
 }
 
 // pairsBytes is the size of a layer's counts.

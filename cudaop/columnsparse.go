@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/op"
-	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,7 +24,8 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		return r.reuse(c, bits)
+		s := c.in[3].Shape()
+		return r.reuse(c, table{bits, s[0], s[1]})
 	}
 	mode, err := st.Begin(c.o, op.Attend)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 		if l == nil || l.device != c.device || !st.Built() {
 			return nil, op.ErrStale
 		}
-		return r.reuse(c, l.bits)
+		return r.reuse(c, table{l.bits, l.batch, l.heads})
 	}
 	return denseResult(c, r.p)
 }
@@ -78,7 +78,7 @@ func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
 }
 
 // reuse attends to the columns of a table.
-func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, error) {
+func (r *columnSparseAttn) reuse(c *call, t table) (gorgonia.Value, error) {
 	p := r.p
 	p.Masked = false // padding is in no table
 	h, err := c.wanted(p)
@@ -89,5 +89,5 @@ func (r *columnSparseAttn) reuse(c *call, bits cu.DevicePtr) (gorgonia.Value, er
 	if err != nil {
 		return nil, err
 	}
-	return v, c.sparse(h, bits, out, p.Group)
+	return v, c.sparse(h, t, out, p.Group)
 }

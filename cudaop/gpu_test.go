@@ -16,7 +16,6 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/bf16"
-	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -680,33 +679,79 @@ func testRisingScores(t *testing.T) {
 	}
 }
 
-// TestFill: reuse steps are on the table that took the place of the chosen one.
-func TestFill(t *testing.T) { onBoth(t, testFill) }
+// TestFixed: every step is on the table that was given, for some or all batch rows and
+// heads, without the keys that are padding in the step.
+func TestFixed(t *testing.T) { onBoth(t, testFixed) }
 
-// madeUp is a pattern whose reuse steps are on tables that are made up.
-type madeUp struct {
-	pulsecol.Columns
-	*columns.Shared
-}
-
-func testFill(t *testing.T) {
-	const group, sparsity = 32, 0.8
-	a := operands(8, kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 64})
-	made := columns.Random(a.Len, group, op.Selection{Sparsity: sparsity}.Keep(a.Len), 0.83)
-	r := newRig(t, pulsecol.Config{
-		Sparsity: sparsity, GroupSize: group, Schedule: pulsecol.Uniform{Refreshes: 1}, Pattern: madeUp{Shared: &columns.Shared{Share: 0.83}},
-	}, a, a)
-	r.start(t, 3)
-	full, _ := ref.Attention[float64](a, nil)
-	tol.Close(t, r.step(t), full, outputError)
-	for layer := range 2 {
-		if !slices.Equal(r.table(t, layer).Bits, slices.Repeat(made, a.Batch*a.Heads)) {
-			t.Errorf("layer %d: the table is not the one that was made up", layer)
+func testFixed(t *testing.T) {
+	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 64}
+	for _, c := range []struct {
+		batch, heads, group int
+		precision           pulsecol.Precision
+	}{
+		{1, 1, 32, pulsecol.BFloat16}, {1, 4, 16, pulsecol.BFloat16}, {2, 1, 48, pulsecol.BFloat16}, {2, 4, 128, pulsecol.BFloat16},
+		{1, 1, 400, pulsecol.BFloat16}, {1, 4, 32, pulsecol.Float32}, {2, 1, 32, pulsecol.Float32},
+	} {
+		for _, padded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%dx%d,g%d,%v,padded=%v", c.batch, c.heads, c.group, c.precision, padded), func(t *testing.T) {
+				a := operands(8, s)
+				pad := func(rows ...int) {
+					for i := range a.Valid {
+						a.Valid[i] = 0
+						if i%s.Len >= rows[i/s.Len] {
+							a.Valid[i] = 1
+						}
+					}
+				}
+				if padded {
+					a.Valid = make([]float32, s.Batch*s.Len)
+					pad(0, 33)
+				}
+				r := rand.New(rand.NewPCG(9, 0))
+				given := must(pulsecol.NewColumnTable(c.batch, c.heads, s.Len, c.group, func(_, _, u int) (keys []int) {
+					if u == 0 {
+						return []int{3, 17, 32} // all of them padding in one row
+					}
+					for range 70 {
+						keys = append(keys, r.IntN(s.Len))
+					}
+					return keys
+				}))(t)
+				table := &kernel.Table{Bits: given.Bits, Group: c.group, Reach: -1, SharedBatch: c.batch == 1, SharedHeads: c.heads == 1}
+				layer := newRig(t, pulsecol.Config{Precision: c.precision, Pattern: pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{given}}}, a, a)
+				check := func(table *kernel.Table) {
+					t.Helper()
+					want, _ := ref.Attention[float64](a, table)
+					for _, y := range layer.steps(t) {
+						tol.Close(t, real(a, y), real(a, want), outputError)
+					}
+				}
+				for range 2 { // the second generation finds the table in place
+					layer.start(t, 5)
+					check(table)
+					check(table)
+					if padded { // other padding, in other rows
+						pad(40, 2)
+						for _, mask := range layer.masks {
+							copy(mask, a.Valid)
+						}
+						check(table)
+					}
+					layer.ctl.SetDense(true)
+					check(nil)
+					layer.ctl.SetDense(false)
+					check(table)
+				}
+				for i := range 2 {
+					if got := must(layer.ctl.Columns(i))(t); !slices.Equal(got.Bits, given.Bits) || got.Batch != c.batch || got.Heads != c.heads {
+						t.Errorf("layer %d: the table is not the one that was given", i)
+					}
+				}
+				if st := layer.ctl.Stats(); st.Refreshes != 0 || st.Layers[0].Refreshes != 0 || st.Layers[0].Bytes == 0 {
+					t.Errorf("stats %+v", st)
+				}
+			})
 		}
-	}
-	sparse, _ := ref.Attention[float64](a, r.table(t, 0))
-	for _, y := range r.steps(t) {
-		tol.Close(t, y, sparse, outputError)
 	}
 }
 

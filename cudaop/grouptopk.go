@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -33,7 +34,12 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	defer st.Spend(mode, time.Now())
-	if r.p.Selection.Kind == op.SelectStatic {
+	if r.p.Selection.Unchanging() {
+		if r.p.Selection.Kind == op.SelectFixed {
+			if err := r.upload(c); err != nil {
+				return nil, err
+			}
+		}
 		r.o.Static()
 		return placeholder(), nil
 	}
@@ -63,6 +69,62 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	r.p.State.Rebuilt(had)
 	return nil
+}
+
+// upload copies the table that was given to the GPU, if it is not there, without the
+// keys that are padding.
+func (r *groupTopK) upload(c *call) error {
+	given, batch := r.p.State.Given(), r.tableRows(c.in[len(c.in)-1].Shape())
+	pad, err := c.padding(r.p, batch, given.Len)
+	if err != nil {
+		return err
+	}
+	l, err := c.layer(r.p.State, batch, given.Heads, given.Len, given.Group)
+	if err != nil || slices.Equal(l.keys, pad.keys) {
+		return err
+	}
+	bits := given.Bits
+	if r.p.Masked {
+		bits = withoutPadding(given, pad.keys)
+	}
+	l.keys = nil
+	if err := c.queue.toGPU(l.bits, unsafe.Pointer(&bits[0]), l.bytes()); err != nil {
+		return fmt.Errorf("cudaop: columns: %w", err)
+	}
+	l.keys = pad.keys
+	return nil
+}
+
+// tableRows is how many batch rows a table that was given has on the GPU: with a padding
+// mask of the shape, one for each of the mask's.
+func (r *groupTopK) tableRows(mask tensor.Shape) int {
+	if r.p.Masked {
+		return mask[0]
+	}
+	return r.p.State.Given().Batch
+}
+
+// withoutPadding returns the bits of a table for as many batch rows as keys has numbers
+// of real keys, which stand at the end.
+func withoutPadding(t *op.ColumnBits, keys []int) []uint32 {
+	size, w := len(t.Bits)/t.Batch, words(t.Len)
+	bits := make([]uint32, 0, size*len(keys))
+	for b, real := range keys {
+		from := t.Bits
+		if t.Batch > 1 {
+			from = t.Bits[b*size:]
+		}
+		first := t.Len - real
+		for row := range slices.Chunk(from[:size], w) {
+			at := len(bits)
+			bits = append(bits, row...)
+			clear(bits[at : at+first/32])
+			if first%32 != 0 {
+				bits[at+first/32] &^= 1<<(first%32) - 1
+			}
+		}
+	}
+	return bits
 }
 
 // compare queues the count of the query-key pairs that a layer's next table keeps, and of

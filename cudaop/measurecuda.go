@@ -138,7 +138,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out output, lse cu.Dev
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
-		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, bits, out, group) }); err != nil {
+		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, table{bits, 1, h.heads}, out, group) }); err != nil {
 			return err
 		}
 	}
@@ -210,4 +210,18 @@ func (c *call) milliseconds(samples int, run func() error) (float64, error) {
 	}
 	slices.Sort(times)
 	return times[samples/2], nil
+}
+
+// fillHeads copies the column table of one head to several on the GPU.
+func (d *device) fillHeads(bits cu.DevicePtr, table []uint32, heads int) error {
+	size := 4 * int64(len(table))
+	if err := d.queue.toGPU(bits, unsafe.Pointer(&table[0]), size); err != nil {
+		return fmt.Errorf("cudaop: columns: %w", err)
+	}
+	for h := range heads - 1 {
+		if err := d.queue.copy(bits+cu.DevicePtr(int64(h+1)*size), bits, size); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -42,6 +42,7 @@ func TestPlanMemory(t *testing.T) {
 		{1, 90, pulsecol.Config{Sparsity: 0.5, GroupSize: 32, Precision: pulsecol.Float32}},
 		{1, 90, pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.Blocks{Size: 16}}},
 		{1, 90, pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.SparseD{BlockSize: 16}}},
+		{2, 90, pulsecol.Config{Pattern: everyKey(90 + tokens)}},
 	} {
 		t.Run(fmt.Sprintf("%d of %d, %v", c.batch, c.length, c.cfg.Sparsity), func(t *testing.T) {
 			c.cfg.Device = pulsecol.CUDA
@@ -58,7 +59,8 @@ func TestPlanMemory(t *testing.T) {
 				if got, want := mem.GPU.Held(), held; got < want-32<<10 || got > want+32<<10 || want == 0 {
 					t.Errorf("predicted %+v, %d in all; held %d", mem.GPU, got, want)
 				}
-				if refreshes := c.cfg.Sparsity > 0; (mem.GPU.Scores > 0) != refreshes || (mem.GPU.Columns > 0) != refreshes {
+				refreshes, tables := c.cfg.Sparsity > 0, c.cfg.Sparsity > 0 || c.cfg.Pattern != nil
+				if (mem.GPU.Scores > 0) != refreshes || (mem.GPU.Columns > 0) != tables {
 					t.Errorf("predicted %+v", mem.GPU)
 				}
 			}
@@ -72,6 +74,20 @@ func TestPlanMemory(t *testing.T) {
 			check(d.PredictMemory(c.batch, c.length, c.cfg, do))
 		})
 	}
+}
+
+// everyKey keeps every key of n tokens.
+func everyKey(n int) pulsecol.Pattern {
+	table, err := pulsecol.NewColumnTable(1, 1, n, 16, func(int, int, int) (keys []int) {
+		for j := range n {
+			keys = append(keys, j)
+		}
+		return keys
+	})
+	if err != nil {
+		panic(err)
+	}
+	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{table}}
 }
 
 // TestTooLarge: a generation that cannot fit is refused before anything is loaded,

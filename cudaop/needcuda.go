@@ -171,6 +171,10 @@ func (r *rehearsal) run(n *gorgonia.Node, mode op.Mode) {
 		if l := r.layers[t.p.State]; mode == op.Refresh && l != nil {
 			r.choose(l)
 		}
+		if t.p.Selection.Kind == op.SelectFixed && r.layers[t.p.State] == nil {
+			g := t.p.State.Given()
+			r.layer(t.p.State, &layer{batch: t.tableRows(inputs[len(inputs)-1].Shape()), heads: g.Heads, n: g.Len, group: g.Group})
+		}
 	case *columnSparseAttn:
 		at := cu.DevicePtr(0)
 		if l := r.layers[t.p.State]; mode == op.Refresh && l != nil {
@@ -270,19 +274,24 @@ func (r *rehearsal) over(o *Op, inputs gorgonia.Nodes, i int) cu.DevicePtr {
 	return at
 }
 
+// layer is call.layer.
+func (r *rehearsal) layer(s *op.State, l *layer) {
+	l.bits = r.get(l.bytes(), &r.need.Columns)
+	r.get(pairsBytes, &r.need.Columns)
+	r.layers[s] = l
+}
+
 // collect is a refresh of ScoreCollect: full attention, and from its scores, part by
 // part, the next column table. See call.refresh.
 func (r *rehearsal) collect(o *Op, p op.AttentionParams, kvHeads int, room func(int64)) {
 	s, sel := r.outputs[p.State], p.Selection
-	if s == nil || sel.Kind == op.SelectStatic {
+	if s == nil || sel.Unchanging() {
 		return
 	}
 	l := r.layers[p.State]
 	if l == nil {
 		l = &layer{batch: s[0], heads: s[1], n: s[2], group: p.Group}
-		l.bits = r.get(l.bytes(), &r.need.Columns)
-		r.get(pairsBytes, &r.need.Columns)
-		r.layers[p.State] = l
+		r.layer(p.State, l)
 	}
 	output := int64(s.TotalSize()) * o.size()
 	l.out = r.get(output, &r.need.Activations)

@@ -27,7 +27,7 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	defer r.p.State.Spend(mode, time.Now())
-	if mode != op.Refresh || r.p.Selection.Kind == op.SelectStatic {
+	if mode != op.Refresh || r.p.Selection.Unchanging() {
 		return placeholder(), nil
 	}
 	h, err := c.heads(r.p)

@@ -41,10 +41,24 @@ func (p *AttentionParams) validate(kind, path string) error {
 		err = fmt.Errorf("%w: SparseD's group of %d queries must be its block of %d keys", ErrValue, p.Group, p.Selection.Block)
 	case p.Selection.Kind == SelectStatic && p.State == nil:
 		err = fmt.Errorf("%w: a static selection needs a State", ErrValue)
+	case p.Selection.Kind == SelectFixed && (p.State == nil || p.State.given == nil):
+		err = fmt.Errorf("%w: a fixed selection needs a State with columns that are given", ErrValue)
 	default:
 		return nil
 	}
 	return fmt.Errorf("op: %s %q: %w", kind, path, err)
+}
+
+// checkGiven returns an error if the columns that are given do not fit attention of the
+// shape s.
+func (p *AttentionParams) checkGiven(o fmt.Stringer, s kernel.Shape) error {
+	if p.Selection.Kind != SelectFixed {
+		return nil
+	}
+	if err := p.State.given.fits(s, p.Group); err != nil {
+		return fmt.Errorf("%s: %w", o, err)
+	}
+	return nil
 }
 
 func (p *AttentionParams) params() []any {

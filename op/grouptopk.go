@@ -80,8 +80,11 @@ func (o *GroupTopK) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 
 // TableBytes is the size of the column table behind a result of shape s.
 func (o *GroupTopK) TableBytes(s tensor.Shape) int64 {
-	if o.p.Selection.Kind == SelectStatic { // one row for all batch rows and heads
+	switch o.p.Selection.Kind {
+	case SelectStatic: // one row for all batch rows and heads
 		return 4 * int64(s[2]) * int64(s[3])
+	case SelectFixed: // not the layer's own
+		return 0
 	}
 	return 4 * int64(s.TotalSize())
 }
@@ -147,7 +150,7 @@ func (o *GroupTopK) update(ts []*tensor.Dense, mask []float32) (gorgonia.Value, 
 	}
 	defer st.clock(mode, time.Now())
 	switch {
-	case o.p.Selection.Kind == SelectStatic:
+	case o.p.Selection.Unchanging():
 		o.static()
 	case mode == Refresh:
 		if err := o.rebuild(ts[0], mask); err != nil {
@@ -161,9 +164,13 @@ func (o *GroupTopK) update(ts []*tensor.Dense, mask []float32) (gorgonia.Value, 
 	return o.finish(st.value, ts)
 }
 
-// static builds the table of a pattern that never changes, once.
+// static makes the table of a pattern that never changes, once.
 func (o *GroupTopK) static() {
 	st, sel := o.state, o.p.Selection
+	if sel.Kind == SelectFixed {
+		st.useGiven()
+		return
+	}
 	st.reserve(1, 1, o.n, kernel.Table{
 		Group: o.p.Group, SharedBatch: true, SharedHeads: true,
 		Reach: sel.Reach, Sinks: sel.sinks(o.n),
@@ -174,6 +181,17 @@ func (o *GroupTopK) static() {
 	sel.fillStatic(st.table.Bits, o.n, o.p.Group)
 	st.stats.Density = sel.staticDensity(o.n)
 	st.built = true
+}
+
+// useGiven makes the table that was given the layer's.
+func (s *State) useGiven() {
+	g := s.given
+	if s.value == nil {
+		s.batch, s.heads, s.n, s.table = g.Batch, g.Heads, g.Len, g.table()
+		s.value = &held{tensor.New(tensor.WithShape(g.Batch, g.Heads, kernel.Groups(g.Len, g.Group), kernel.Words(g.Len)), tensor.WithBacking(g.Bits))}
+		s.stats.Density = g.density()
+	}
+	s.built = true
 }
 
 // rebuild makes a new table from the scores of all heads.

@@ -18,7 +18,8 @@ import (
 // Gorgonia would run one in place of the other.
 func TestHashCoversParameters(t *testing.T) {
 	var step op.Step
-	state := op.NewState("layer", &step)
+	state, given := op.NewState("layer", &step), op.NewState("layer", &step)
+	given.Give(&op.ColumnBits{Batch: 1, Heads: 1, Len: 64, Group: 32, Bits: make([]uint32, 4)})
 	w22, w23 := weight(t, 2, 2, make([]float32, 4)), weight(t, 2, 3, make([]float32, 6))
 	next := math.Nextafter(0.5, 1)
 	exact, rounded, integers := w22, w22, w22
@@ -53,6 +54,7 @@ func TestHashCoversParameters(t *testing.T) {
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32}},
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, Generation: 1}},
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, ScoreScale: 1}},
+		{Selection: op.Selection{Kind: op.SelectFixed}, State: given},
 		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1}, State: state},
 		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 2}, State: state},
 		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1, SinkFraction: 0.1}, State: state},

@@ -50,6 +50,9 @@ func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := o.p.checkGiven(o, sh); err != nil {
+		return nil, err
+	}
 	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Len, o.p.Group), o.p.Selection.scoreWidth(sh.Len)}, nil
 }
 
@@ -71,7 +74,7 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 			return nil, err
 		}
 		defer st.clock(mode, time.Now())
-		if mode != Refresh || o.p.Selection.Kind == SelectStatic {
+		if mode != Refresh || o.p.Selection.Unchanging() {
 			return o.finish(st.noScores, ts)
 		}
 		out, y = st.sparse.result(ts[0].Shape()...)

@@ -11,7 +11,8 @@ import (
 type Selection struct {
 	Kind SelectionKind
 
-	// Sparsity is the share of keys dropped, in [0, 1). Unused by SelectStatic.
+	// Sparsity is the share of keys dropped, in [0, 1). Unused by SelectStatic and
+	// SelectFixed.
 	Sparsity float64
 
 	// Block is the number of consecutive keys that stay or go together
@@ -41,6 +42,7 @@ const (
 	SelectBlocks                       // blocks of keys with the highest summed scores
 	SelectSparseD                      // blocks of keys, prompt and generation ranked apart
 	SelectStatic                       // by position alone
+	SelectFixed                        // the columns that State.Give has set
 )
 
 func (k SelectionKind) String() string {
@@ -53,13 +55,19 @@ func (k SelectionKind) String() string {
 		return "sparsed"
 	case SelectStatic:
 		return "static"
+	case SelectFixed:
+		return "fixed"
 	}
 	return fmt.Sprintf("SelectionKind(%d)", uint8(k))
 }
 
+// Unchanging reports whether the keys are the same in every step: there are no scores
+// and no refreshes.
+func (s Selection) Unchanging() bool { return s.Kind == SelectStatic || s.Kind == SelectFixed }
+
 func (s Selection) validate() error {
 	switch {
-	case s.Kind > SelectStatic:
+	case s.Kind > SelectFixed:
 		return fmt.Errorf("%w: selection %v is unknown", ErrValue, s.Kind)
 	case !(s.Sparsity >= 0 && s.Sparsity < 1):
 		return fmt.Errorf("%w: sparsity %v, want 0 <= sparsity < 1", ErrValue, s.Sparsity)

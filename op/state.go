@@ -120,8 +120,9 @@ type State struct {
 
 	batch, heads, n int // of the table; one row and head serve all in static patterns
 	table           kernel.Table
-	value           *held  // the table as a value
-	memory          Memory // of twins, in place of table and value; nil on the CPU
+	given           *ColumnBits // the table if Give has set it
+	value           *held       // the table as a value
+	memory          Memory      // of twins, in place of table and value; nil on the CPU
 	built           bool
 	drift           *drift   // nil unless watched
 	rows            []uint32 // of a table that is being built, those of one head
@@ -209,43 +210,21 @@ func (s *State) count() {
 	s.uncounted = false
 }
 
-// ColumnBits is a column table: which keys each query group keeps.
-type ColumnBits struct {
-	Batch, Heads, Len int      // 1 and 1 if one row serves all (static patterns)
-	Group             int      // queries in a group; the last may be short
-	Bits              []uint32 // [Batch, Heads, ceil(Len/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
-}
-
 // Columns returns a copy of the layer's column table.
 func (s *State) Columns() (ColumnBits, error) {
 	if !s.built {
 		return ColumnBits{}, fmt.Errorf("op: layer %q: %w", s.path, ErrStale)
 	}
-	if s.memory != nil {
+	if s.memory != nil && s.given == nil {
 		return s.memory.Columns()
 	}
 	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
 }
 
-// Fill puts what table makes up in place of the columns of every head that a refresh
-// has chosen: [ceil(n/group), ceil(n/32)] words, as in ColumnBits. It is for measuring
-// time; LayerStats do not know of it.
-func (s *State) Fill(table func(n, group int) []uint32) error {
-	if !s.built {
-		return fmt.Errorf("op: layer %q: %w", s.path, ErrStale)
-	}
-	if s.memory != nil {
-		return s.memory.Fill(table)
-	}
-	made := table(s.n, s.table.Group)
-	if want := len(s.head(0)); len(made) != want {
-		return fmt.Errorf("op: layer %q: %w: a column table of %d words, want %d", s.path, ErrShape, len(made), want)
-	}
-	for i := range s.batch * s.heads {
-		copy(s.head(i), made)
-	}
-	return nil
-}
+// Give makes columns the layer's, in place of those that refreshes choose, for a
+// selection of the kind SelectFixed. They must be valid, are not copied and must not
+// change. It comes before the layer's operators are made.
+func (s *State) Give(columns *ColumnBits) { s.given = columns }
 
 // head returns the table's part for the i-th pair of batch row and head.
 func (s *State) head(i int) []uint32 {

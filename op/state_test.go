@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/op"
@@ -146,56 +145,6 @@ func TestModes(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestFill: reuse steps are on the table that took the place of the chosen one, the
-// same for all heads, until a refresh chooses another.
-func TestFill(t *testing.T) {
-	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 37, HeadDim: 8}
-	a := randomOperands(1, s)
-	p := op.AttentionParams{Group: 8, Selection: op.Selection{Sparsity: 0.7}}
-	l := newLayer(t, s.Len, p)
-	made := columns.Random(s.Len, p.Group, 11, 0.5)
-	fill := func(n, group int) []uint32 {
-		if n != s.Len || group != p.Group {
-			t.Errorf("a table for %d tokens in groups of %d, want %d and %d", n, group, s.Len, p.Group)
-		}
-		return made
-	}
-	if err := l.state.Fill(fill); !errors.Is(err, op.ErrStale) {
-		t.Errorf("before any refresh: %v, want ErrStale", err)
-	}
-	if _, err := l.do(op.Refresh, a); err != nil {
-		t.Fatal(err)
-	}
-	chosen, stats := must(l.state.Columns())(t), l.state.Stats()
-	if err := l.state.Fill(func(int, int) []uint32 { return made[1:] }); !errors.Is(err, op.ErrShape) {
-		t.Errorf("a table that is too short: %v, want ErrShape", err)
-	}
-	if err := l.state.Fill(fill); err != nil {
-		t.Fatal(err)
-	}
-	all := slices.Repeat(made, s.Batch*s.Heads)
-	if diff := cmp.Diff(all, must(l.state.Columns())(t).Bits); diff != "" {
-		t.Errorf("the table (-filled in +has):\n%s", diff)
-	}
-	y, err := l.do(op.Reuse, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := &kernel.Table{Bits: all, Group: p.Group, Reach: -1}
-	plain, _ := ref.Attention[float32](a, table)
-	want, _ := ref.Attention[float64](a, table)
-	closeTo(t, float32s(y), plain, want)
-	if diff := cmp.Diff(stats.Density, l.state.Stats().Density); diff != "" {
-		t.Errorf("density:\n%s", diff)
-	}
-	if _, err := l.do(op.Refresh, a); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(chosen, must(l.state.Columns())(t)); diff != "" {
-		t.Errorf("after another refresh (-first +second):\n%s", diff)
 	}
 }
 

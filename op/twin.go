@@ -147,13 +147,14 @@ type Memory interface {
 	// query-key pairs that the column table keeps, and of these the share that the
 	// table before did not.
 	Shares() (density, churn float64, err error)
-	// Fill puts another table in place of that of every head, as State.Fill.
-	Fill(table func(n, group int) []uint32) error
 	// Drop forgets what a failed step has left.
 	Drop()
 	// Free releases everything.
 	Free() error
 }
+
+// Given returns the columns that Give has set, nil if none.
+func (s *State) Given() *ColumnBits { return s.given }
 
 // Memory returns what SetMemory was given, nil at first.
 func (s *State) Memory() Memory { return s.memory }

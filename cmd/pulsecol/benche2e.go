@@ -12,6 +12,7 @@ import (
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/op"
 )
 
 type benchE2ECmd struct {
@@ -25,7 +26,7 @@ type benchE2ECmd struct {
 	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
 	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
 	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. With 0 there is only one at each length, which will do where they take many seconds. Default: 1."`
-	Shared       *float64  `placeholder:"SHARE" help:"Measure reuse steps on column tables that are made up: SHARE (0 to 1) of a group's keys are the same in all groups of 128 queries, the rest are random. Default: tables as refreshes make them."`
+	Shared       *float64  `placeholder:"SHARE" help:"Measure reuse steps on synthetic column tables: SHARE (0 to 1) of a group's keys are the same in all groups of 128 queries, the rest are random. Default: tables as refreshes make them."`
 	Full         *int      `placeholder:"T" help:"Also run one generation of T steps at each length and group size from start to end."`
 	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
 	deviceFlag
@@ -35,7 +36,7 @@ type benchE2ECmd struct {
 func (benchE2ECmd) Help() string {
 	return `Runs one generation on random tokens at each length and group size, whose steps take turns in their modes (full attention, refresh, reuse), and prints the median time of a step in each, sampling included. The time of a generation of T steps is the sum of these over the refresh schedule. Full attention is measured with the first group size alone.
 
-A GPU fetches the keys that neighbouring groups of 16, 32 or 64 queries share once. With random weights they share few. --shared says how many: the tables of all layers and heads are then one that is made up, of as many keys a group, and reuse steps are measured by themselves. What a model shares, "union" of pulsecol inspect says: of groups of 32 at a sparsity of 0.8, SHARE 0, 0.5 and 0.83 have unions of 3.0, 2.2 and 1.5.
+A GPU fetches the keys that neighbouring groups of 16, 32 or 64 queries share once. With random weights they share few. --shared says how many: the tables of all layers and heads are then one synthetic table, of as many keys a group, and reuse steps are measured by themselves. What a model shares, "union" of pulsecol inspect says: of groups of 32 at a sparsity of 0.8, SHARE 0, 0.5 and 0.83 have unions of 3.0, 2.2 and 1.5.
 
 Examples:
   pulsecol bench e2e --random-weights --shape llada-8b --length 4096,16384,65536 --json
@@ -51,7 +52,7 @@ type e2eRow struct {
 	Group     int       `json:"group,omitempty"` // 0 for full attention
 	Sparsity  float64   `json:"sparsity"`
 	Precision string    `json:"precision"`
-	Shared    *float64  `json:"shared,omitempty"`    // of a group's keys, where the tables of reuse steps are made up
+	Shared    *float64  `json:"shared,omitempty"`    // of a group's keys, where the tables of reuse steps are synthetic
 	Mode      string    `json:"mode"`                // "dense", "refresh" or "reuse"; of a generation "full" or "pulsecol"
 	Samples   int       `json:"samples,omitempty"`   // steps that the median is of
 	Steps     int       `json:"steps,omitempty"`     // of a generation
@@ -176,8 +177,8 @@ func (b *e2eBench) length(n int) error {
 			return err
 		}
 		if b.cmd.Shared != nil {
-			// A refresh here takes the time to put the table there too, so it does not count.
-			if err := b.steps(n, group, delayed{turns{pulsecol.Reuse}, 1, pulsecol.Refresh}, newSharing(*b.cmd.Shared), ms); err != nil {
+			// The first step also copies the tables to the GPU, so it does not count.
+			if err := b.steps(n, group, delayed{turns{pulsecol.Reuse}, 1, pulsecol.Reuse}, b.synthetic(n, group), ms); err != nil {
 				return err
 			}
 		}
@@ -206,13 +207,13 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 	return pulsecol.Uniform{Window: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
 }
 
-// sharing is the pattern Columns whose reuse steps are on tables that are made up.
-type sharing struct {
-	pulsecol.Columns
-	*columns.Shared
+// synthetic returns columns of which neighbouring groups share as many as --shared says.
+// Every head has bits of its own to read, as after a refresh.
+func (b *e2eBench) synthetic(n, group int) pulsecol.Fixed {
+	heads := b.m.config().Heads
+	head := columns.Random(n, group, op.Selection{Sparsity: b.cmd.Sparsity}.Keep(n), *b.cmd.Shared)
+	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{{ColumnBits: op.ColumnBits{Batch: 1, Heads: heads, Len: n, Group: group, Bits: slices.Repeat(head, heads)}}}}
 }
-
-func newSharing(share float64) sharing { return sharing{Shared: &columns.Shared{Share: share}} }
 
 // steps measures a step in each of the modes that take turns, after those that do not
 // count, and puts the medians, in milliseconds, into ms.
@@ -332,11 +333,11 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 }
 
 // e2eTable writes rows as lines of a table, the first one below a heading. shared is
-// of tables that are made up; nil if none are.
+// the share of synthetic tables; nil without them.
 func e2eTable(w io.Writer, shared *float64) func(e2eRow) error {
 	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "whole ms", "GPU")
 	if shared != nil {
-		heading = fmt.Sprintf("reuse steps on column tables that are made up: %.3g %% of a group's keys are the same in all groups of 128 queries\n", 100**shared) + heading
+		heading = fmt.Sprintf("reuse steps on synthetic column tables: %.3g %% of a group's keys are the same in all groups of 128 queries\n", 100**shared) + heading
 	}
 	optional := func(v float64, format string) string {
 		if v == 0 {

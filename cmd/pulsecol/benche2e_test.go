@@ -13,8 +13,8 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// TestSharedTables: every reuse step of bench e2e --shared is, in every layer, on the
-// table that was made up, with as many keys a group as the refresh keeps.
+// TestSharedTables: every step of bench e2e --shared is, in every layer, on the synthetic
+// table, with as many keys a group as a refresh keeps.
 func TestSharedTables(t *testing.T) {
 	dir := golden.Dir(t, "llada")
 	m, err := (&modelFlag{Model: &dir}).open()
@@ -22,34 +22,31 @@ func TestSharedTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	const n, tokens, steps, group, share = 100, 8, 6, 16, 0.5
-	b := e2eBench{cmd: &benchE2ECmd{Sparsity: 0.8, Precision: "float32"}, device: pulsecol.CPU}
-	cfg := b.config(group, delayed{turns{pulsecol.Reuse}, 1, pulsecol.Refresh}, newSharing(share))
-	made := slices.Repeat(columns.Random(n, group, op.Selection{Sparsity: 0.8}.Keep(n), share), m.config().Heads)
-	var seen looks
-	cfg.Observer = &seen
-	total, length := steps, tokens
-	s := m.sampler(&samplerFlags{Steps: &total, GenLength: &length, BlockLength: &length})
-	if _, err := s.generate(context.Background(), randomTokens(n-tokens, m.config(), 0), cfg, func(llada.Progress) {}); err != nil {
-		t.Fatal(err)
-	}
-	if want := steps * m.config().Layers; len(seen) != want {
-		t.Fatalf("%d observations, want %d", len(seen), want)
-	}
-	for _, o := range seen {
-		want := pulsecol.Reuse
-		if o.Step == 1 {
-			want = pulsecol.Refresh
+	const n, tokens, group = 100, 8, 16
+	share := 0.5
+	b := e2eBench{cmd: &benchE2ECmd{Sparsity: 0.8, Precision: "float32", Shared: &share}, m: m, device: pulsecol.CPU}
+	run := func(steps int, pattern pulsecol.Pattern) (seen looks) {
+		cfg := b.config(group, delayed{turns{pulsecol.Reuse}, 1, pulsecol.Refresh}, pattern)
+		cfg.Observer = &seen
+		length := tokens
+		s := m.sampler(&samplerFlags{Steps: &steps, GenLength: &length, BlockLength: &length})
+		if _, err := s.generate(context.Background(), randomTokens(n-tokens, m.config(), 0), cfg, func(llada.Progress) {}); err != nil {
+			t.Fatal(err)
 		}
-		if o.Mode != want {
-			t.Errorf("step %d is %v, want %v", o.Step, o.Mode, want)
+		if want := steps * m.config().Layers; len(seen) != want {
+			t.Fatalf("%d observations, want %d", len(seen), want)
 		}
-		if same := slices.Equal(o.Columns.Bits, made); same != (want == pulsecol.Reuse) {
-			t.Errorf("step %d, a %v, layer %d: the table is the one made up: %v", o.Step, want, o.Layer, same)
+		return seen
+	}
+	table := slices.Repeat(columns.Random(n, group, op.Selection{Sparsity: 0.8}.Keep(n), share), m.config().Heads)
+	for _, o := range run(6, b.synthetic(n, group)) {
+		if o.Mode != pulsecol.Reuse || !slices.Equal(o.Columns.Bits, table) {
+			t.Errorf("step %d, layer %d: a %v on another table", o.Step, o.Layer, o.Mode)
 		}
 	}
-	if got, want := kept(made), kept(seen[0].Columns.Bits); got != want {
-		t.Errorf("%d keys are kept, the refresh kept %d", got, want)
+	refreshed := run(1, pulsecol.Columns{})[0]
+	if got, want := kept(table), kept(refreshed.Columns.Bits); got != want || refreshed.Mode != pulsecol.Refresh {
+		t.Errorf("%d keys are kept, a %v keeps %d", got, refreshed.Mode, want)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package columns makes up column tables, to measure attention on columns of which it
+// Package columns makes synthetic column tables, to measure attention on columns of which it
 // is known how many neighbouring query groups have in common.
 package columns
 
@@ -56,29 +56,3 @@ func draw(r *rand.Rand, row []uint32, n, count int) {
 		others--
 	}
 }
-
-// Source is a pulsecol.Pattern of which reuse steps attend to columns that are made
-// up, and not to those that a refresh has chosen: one that embeds a *Shared.
-type Source interface {
-	// Table returns the columns of every head: see Random.
-	Table(n, group, keep int) []uint32
-	madeUp()
-}
-
-// Shared makes a pattern that embeds it a Source of random tables.
-type Shared struct {
-	Share float64 // of a group's keys
-
-	n, group, keep int // of the table made last, the one of all layers
-	table          []uint32
-}
-
-// Table implements Source.
-func (s *Shared) Table(n, group, keep int) []uint32 {
-	if s.table == nil || s.n != n || s.group != group || s.keep != keep {
-		s.n, s.group, s.keep, s.table = n, group, keep, Random(n, group, keep, s.Share)
-	}
-	return s.table
-}
-
-func (*Shared) madeUp() {}

@@ -90,18 +90,3 @@ func count(words []uint32) (keys int) {
 	}
 	return keys
 }
-
-// TestShared: the table is that of Random, and kept while it is asked for again.
-func TestShared(t *testing.T) {
-	s := columns.Shared{Share: 0.5}
-	first := s.Table(200, 32, 40)
-	if !slices.Equal(first, columns.Random(200, 32, 40, 0.5)) {
-		t.Error("another table than Random's")
-	}
-	if again := s.Table(200, 32, 40); &again[0] != &first[0] {
-		t.Error("the same table was made twice")
-	}
-	if other := s.Table(200, 16, 40); len(other) == len(first) {
-		t.Error("a table for other groups is the one before")
-	}
-}

@@ -1,0 +1,75 @@
+package pulsecol
+
+import (
+	"fmt"
+
+	"github.com/pulsecol/pulsecol/op"
+)
+
+// Fixed attends to columns that the user gives, such as those that another
+// controller's Columns has returned: no scores, no refresh, the same in every step. It
+// ignores Sparsity and the Schedule, like patterns fixed by position; the schedule
+// Adaptive is an error, for there are no refreshes for it to place.
+//
+// Each query of a group sees exactly the keys that its group keeps in the table of its
+// layer, less those that are padding. A query that is left without a key gets zeros.
+//
+// Tables are not copied. They must not change while a controller goes by them.
+type Fixed struct {
+	// Tables are those of the attention layers, by the index of Controller.Layer, or one
+	// for all layers. An entry may be nil where there is no attention.
+	//
+	// A table is [batch rows, heads of queries, groups] of keys. With one batch row or
+	// one head it serves all of them; otherwise there are as many as the layer has. All
+	// tables have the same groups, which are those in force: Config.GroupSize is 0 or
+	// the same. Len is the number of tokens of the layer's sequence. Every group keeps a
+	// key, unless its batch row keeps none at all, as a row of nothing but padding.
+	Tables []*ColumnTable
+}
+
+func (Fixed) String() string { return "fixed columns" }
+
+func (p Fixed) selection(_ float64, _ int) (op.Selection, int) {
+	return op.Selection{Kind: op.SelectFixed}, p.group()
+}
+
+// group is the size of the tables' groups, 0 without a table.
+func (p Fixed) group() int {
+	for _, t := range p.Tables {
+		if t != nil {
+			return t.Group
+		}
+	}
+	return 0
+}
+
+// table returns the table of a layer, nil if there is none.
+func (p Fixed) table(layer int) *ColumnTable {
+	switch {
+	case len(p.Tables) == 1:
+		return p.Tables[0]
+	case layer < len(p.Tables):
+		return p.Tables[layer]
+	}
+	return nil
+}
+
+func (p Fixed) validate() error {
+	valid := map[*ColumnTable]bool{nil: true}
+	for i, t := range p.Tables {
+		if valid[t] { // one may serve several layers
+			continue
+		}
+		if err := t.Validate(); err != nil {
+			return fmt.Errorf("Tables[%d]: %w", i, err)
+		}
+		if t.Group != p.group() {
+			return fmt.Errorf("Tables[%d] has groups of %d queries, want %d as the tables before", i, t.Group, p.group())
+		}
+		valid[t] = true
+	}
+	if len(valid) == 1 {
+		return fmt.Errorf("%d Tables and none that is not nil, want one for all layers or one for each", len(p.Tables))
+	}
+	return nil
+}

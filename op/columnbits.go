@@ -1,0 +1,102 @@
+package op
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+)
+
+// ColumnBits is a column table: which keys each query group keeps.
+type ColumnBits struct {
+	Batch, Heads, Len int      // 1 and 1 if one row serves all (static patterns)
+	Group             int      // queries in a group; the last may be short
+	Bits              []uint32 // [Batch, Heads, ceil(Len/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
+}
+
+// Validate returns an error that wraps ErrShape or ErrValue unless attention can go by
+// c: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
+// key from Len on, and every group of a batch row keeps a key, or none of them does, as
+// in a row of nothing but padding. Some group keeps one.
+func (c *ColumnBits) Validate() error {
+	for _, size := range []struct {
+		name  string
+		value int
+	}{{"Batch", c.Batch}, {"Heads", c.Heads}, {"Len", c.Len}, {"Group", c.Group}} {
+		if size.value < 1 {
+			return fmt.Errorf("%w: %s is %d, want at least 1", ErrShape, size.name, size.value)
+		}
+	}
+	if !c.complete() {
+		return fmt.Errorf("%w: %d words of Bits, want %d·%d·ceil(%d/%d)·ceil(%d/32)", ErrShape, len(c.Bits), c.Batch, c.Heads, c.Len, c.Group, c.Len)
+	}
+	if popcount(c.Bits) == 0 {
+		return fmt.Errorf("%w: no group keeps a key", ErrValue)
+	}
+	w, groups := kernel.Words(c.Len), kernel.Groups(c.Len, c.Group)
+	for b := range c.Batch {
+		rows := slices.Collect(slices.Chunk(c.batchRow(b), w))
+		empty := -1
+		for r, row := range rows {
+			if beyond := c.Len % 32; beyond != 0 && row[w-1]>>beyond != 0 {
+				return fmt.Errorf("%w: batch row %d, head %d, group %d keeps keys beyond the last of %d", ErrValue, b, r/groups, r%groups, c.Len)
+			}
+			if empty < 0 && popcount(row) == 0 {
+				empty = r
+			}
+		}
+		if empty >= 0 && popcount(c.batchRow(b)) > 0 {
+			return fmt.Errorf("%w: batch row %d, head %d, group %d keeps no key", ErrValue, b, empty/groups, empty%groups)
+		}
+	}
+	return nil
+}
+
+// complete reports whether Bits has the words that the sizes, which are at least 1, ask
+// for.
+func (c *ColumnBits) complete() bool {
+	have := len(c.Bits)
+	for _, size := range []int{c.Batch, c.Heads, kernel.Groups(c.Len, c.Group), (c.Len-1)/32 + 1} {
+		if have%size != 0 {
+			return false
+		}
+		have /= size
+	}
+	return have == 1
+}
+
+// batchRow returns the bits of a batch row.
+func (c *ColumnBits) batchRow(b int) []uint32 {
+	size := len(c.Bits) / c.Batch
+	return c.Bits[b*size : (b+1)*size]
+}
+
+// fits returns an error unless c can serve attention of the shape s in groups of group
+// queries.
+func (c *ColumnBits) fits(s kernel.Shape, group int) error {
+	switch {
+	case c.Len != s.Len:
+		return fmt.Errorf("%w: columns given for %d tokens, want %d", ErrShape, c.Len, s.Len)
+	case c.Batch != 1 && c.Batch != s.Batch:
+		return fmt.Errorf("%w: columns given for %d batch rows, want 1 or %d", ErrShape, c.Batch, s.Batch)
+	case c.Heads != 1 && c.Heads != s.Heads:
+		return fmt.Errorf("%w: columns given for %d heads, want 1 or %d", ErrShape, c.Heads, s.Heads)
+	case c.Group != group:
+		return fmt.Errorf("%w: columns given for groups of %d queries, want %d", ErrShape, c.Group, group)
+	}
+	return nil
+}
+
+// table is c as kernels take it.
+func (c *ColumnBits) table() kernel.Table {
+	return kernel.Table{Bits: c.Bits, Group: c.Group, SharedBatch: c.Batch == 1, SharedHeads: c.Heads == 1, Reach: -1}
+}
+
+// density is the share of query-key pairs that c keeps.
+func (c *ColumnBits) density() float64 {
+	kept := 0
+	for head := range slices.Chunk(c.Bits, len(c.Bits)/(c.Batch*c.Heads)) {
+		kept += pairs(head, c.Len, c.Group)
+	}
+	return float64(kept) / (float64(c.Batch*c.Heads) * float64(c.Len) * float64(c.Len))
+}
