@@ -80,7 +80,7 @@ func (d *device) chooseAlgorithm(s shape, how *plan, p product) error {
 // to another neighbour. So the clock decides about time alone, and the same inputs give
 // the same bits whichever it chooses.
 func (d *device) sameBits(how *plan, p product) (same []int, err error) {
-	digest, err := d.kernel("table", "digest")
+	digest, err := d.kernel("digest", "digest")
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (c *call) wanted(p op.AttentionParams) (*heads, error) {
 	if h.span, err = c.room(8); err != nil {
 		return nil, err
 	}
-	k, err := c.kernel("table", "span")
+	k, err := c.kernel("queryrange", "queryrange")
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
 	}
 	if h.dt != tensor.Float32 && c.isHopper() {
-		k, err := c.kernel("dense_sm90", fmt.Sprintf("dense_sm90_d%d", h.dim))
+		k, err := c.kernel("denseattn_sm90", fmt.Sprintf("denseattn_sm90_d%d", h.dim))
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 		maps := []stack{{h.q, queries, h.n, h.dim}, {h.k, keys, h.n, h.dim}, {h.v, keys, h.n, h.dim}}
 		return k.launchMapped(maps, k.items(queries, h.n), args...)
 	}
-	file := "dense_sm80"
+	file := "denseattn_sm80"
 	if h.dt == tensor.Float32 {
-		file = "dense_" + exact
+		file = "denseattn_" + exact
 	}
 	return c.attend(h, file, "", h.batch*h.heads, h.n, append([]uint64{address(h.q), address(h.k), address(h.v)}, args...)...)
 }
@@ -196,11 +196,11 @@ func (c *call) sparse(h *heads, t table, out output, group int) error {
 	}
 	switch {
 	case h.dt == tensor.Float32:
-		return c.attend(h, "sparse_"+exact, "", h.batch*h.heads*u, group, args...)
+		return c.attend(h, "columnsparse_"+exact, "", h.batch*h.heads*u, group, args...)
 	case c.hopperGroup(group):
-		return c.attend(h, "sparse_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
+		return c.attend(h, "columnsparse_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
 	}
-	return c.attend(h, "sparse_sm80", "", h.batch*h.heads*u, group, args...)
+	return c.attend(h, "columnsparse_sm80", "", h.batch*h.heads*u, group, args...)
 }
 
 // hopperGroup reports whether there is a kernel for Hopper for the group size.
@@ -217,15 +217,15 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 	}
 	switch {
 	case h.dt == tensor.Float32:
-		k, err := c.kernel("score_"+exact, "score_"+exact)
+		k, err := c.kernel("scorecollect_"+exact, "scorecollect_"+exact)
 		if err != nil {
 			return err
 		}
 		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.dim))...)
 	case c.hopperGroup(group):
-		return c.attend(h, "score_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
+		return c.attend(h, "scorecollect_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
 	}
-	return c.attend(h, "score_sm80", "", h.batch*h.heads, h.n, args...)
+	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
 // perRow puts on the GPU a number for each batch row, as int32. A copy from the host may
@@ -253,11 +253,11 @@ func (c *call) keep(sel op.Selection, keys []int) (cu.DevicePtr, error) {
 // topk queues the choice of the highest of the n scores of each of u groups, as many
 // as keep says.
 func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, u, n, pitch, kind int) error {
-	name := "topk_log16"
+	name := "grouptopk_log16"
 	if kind == scoresFloat {
-		name = "topk_f32"
+		name = "grouptopk_f32"
 	}
-	k, err := c.kernel("topk", name)
+	k, err := c.kernel("grouptopk", name)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.
 			return err
 		}
 	}
-	k, err := c.kernel("blocks", "expand_blocks")
+	k, err := c.kernel("blocktopk", "expand_blocks")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.
 // sumBlocks queues the sums of scores over blocks of keys from the first on. They are
 // elements at, at+1, ... of each row of sums.
 func (c *call) sumBlocks(h *heads, lse, sums cu.DevicePtr, group, first int, b blocks, at int) error {
-	k, err := c.kernel("blocks", "block_sums")
+	k, err := c.kernel("blocktopk", "block_sums")
 	if err != nil {
 		return err
 	}

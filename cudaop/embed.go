@@ -43,7 +43,7 @@ func (c *call) gather(table cu.DevicePtr, i int, out cu.DevicePtr, rows, cols in
 	if err != nil {
 		return err
 	}
-	k, err := c.typed("gather", c.o.dtype())
+	k, err := c.typed("gatherrows", c.o.dtype())
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func withoutPadding(t *op.ColumnBits, keys []int) []uint32 {
 // those of them that the table does not. Waiting for it would hold up the layers
 // behind; who wants to know asks layer.Shares.
 func (c *call) compare(l *layer) error {
-	k, err := c.kernel("table", "compare_tables")
+	k, err := c.kernel("columnpairs", "columnpairs")
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (r *takeHeads) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.typed("take_heads", c.o.dtype())
+	k, err := c.typed("rope", c.o.dtype())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (mergeHeads) run(c *call) (gorgonia.Value, error) {
 // merge queues the copy of heads [batch,heads,n,dim] of one type to [batch,n,heads*dim]
 // of another.
 func (c *call) merge(x cu.DevicePtr, from tensor.Dtype, out cu.DevicePtr, to tensor.Dtype, batch, heads, n, dim int) error {
-	k, err := c.typed("merge_heads", from)
+	k, err := c.typed("mergeheads", from)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,7 @@ type choice struct {
 // choose queues the choices of a rule for rows of vocab logits each; u is 0 without
 // guidance.
 func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *decode.Rule) error {
-	k, err := c.kernel("choose", "choose")
+	k, err := c.kernel("confidence", "confidence")
 	if err != nil {
 		return err
 	}

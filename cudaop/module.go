@@ -49,13 +49,13 @@ func (d *device) kernel(file, name string) (*kernel, error) {
 	return k, nil
 }
 
-// typedKernel names a kernel of layers.cu by the type of its inputs.
+// typedKernel names a kernel that exists for bf16 and for float32 inputs.
 type typedKernel struct {
 	name        string
 	elementType uint64
 }
 
-// typed returns the kernel of layers.cu for inputs of a type.
+// typed returns the kernel of <name>.cu for inputs of a type.
 func (d *device) typed(name string, dt tensor.Dtype) (*kernel, error) {
 	key := typedKernel{name, elementType(dt)}
 	if k := d.typedKernels[key]; k != nil {
@@ -65,7 +65,7 @@ func (d *device) typed(name string, dt tensor.Dtype) (*kernel, error) {
 	if dt == tensor.Float32 {
 		suffix = "_f32"
 	}
-	k, err := d.kernel("layers", name+suffix)
+	k, err := d.kernel(name, name+suffix)
 	if err == nil {
 		d.typedKernels[key] = k
 	}

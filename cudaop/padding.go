@@ -73,7 +73,7 @@ func (c *call) look(at cu.DevicePtr, batch, n int) (padding, error) {
 	if err != nil {
 		return padding{}, err
 	}
-	k, err := c.kernel("table", "padding")
+	k, err := c.kernel("padding", "padding")
 	if err != nil {
 		return padding{}, err
 	}

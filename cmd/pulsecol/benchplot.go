@@ -165,9 +165,9 @@ func kernelChart(rows []kernelRow) *chart.Chart {
 		set("cuDNN", r.CuDNNMS)
 		set("FlashAttention-2", r.FA2MS)
 		switch {
-		case r.is("dense", "dense"):
+		case r.is("dense", "denseattn"):
 			set("full attention", r.MS)
-		case r.is("columnsparse", "sparse"):
+		case r.is("columnsparse", "columnsparse"):
 			set(columns(r.Group, r.Sparsity), r.MS)
 			groups[r.Group], sparsities[r.Sparsity] = true, true
 		}

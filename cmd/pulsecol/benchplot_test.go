@@ -58,10 +58,10 @@ func TestKernelChart(t *testing.T) {
 	row := kernelRow{N: 1000, Heads: 8, HeadDim: 128}
 	rows := slices.Repeat([]kernelRow{row}, 6)
 	rows[0].Kernel, rows[0].MS, rows[0].FA2MS, rows[0].CuDNNMS = "dense", 2, 4, 3
-	rows[1].Kernel, rows[1].Group, rows[1].Sparsity, rows[1].MS, rows[1].Heads = "sparse_sm90_d128_g32", 32, 0.8, 1, 32
-	rows[2].Kernel, rows[2].Group, rows[2].Sparsity, rows[2].MS, rows[2].Share = "sparse_sm90_d128_g32", 32, 0.8, 7, 0.7
-	rows[3].Kernel, rows[3].MS = "dense_sm80_d128", 7
-	rows[4].Kernel, rows[4].MS = "score_sm90_d128_g32", 7
+	rows[1].Kernel, rows[1].Group, rows[1].Sparsity, rows[1].MS, rows[1].Heads = "columnsparse_sm90_d128_g32", 32, 0.8, 1, 32
+	rows[2].Kernel, rows[2].Group, rows[2].Sparsity, rows[2].MS, rows[2].Share = "columnsparse_sm90_d128_g32", 32, 0.8, 7, 0.7
+	rows[3].Kernel, rows[3].MS = "denseattn_sm80_d128", 7
+	rows[4].Kernel, rows[4].MS = "scorecollect_sm90_d128_g32", 7
 	rows[5] = kernelRow{GPU: "a GPU, driver 1"}
 	want := map[string][]chart.Point{
 		"full attention": {{X: 1000, Y: 8}}, "columns, group 32, 80 %": {{X: 1000, Y: 1}},

@@ -1,4 +1,4 @@
-// What all attention kernels share: their arguments, the expansion of column bitmaps, and how rows are written.
+// What all attention kernels share: their arguments, the expansion of column bitmaps, and the output of rows.
 #pragma once
 
 #include "common.cuh"
@@ -14,37 +14,37 @@ struct AttentionOf {
   int batch, heads, kv_heads, n, group;
   float scale_log2;
   int otype;
-  bool by_tokens;                                // out is [B, N, H, D], else [B, H, N, D]
+  bool bnhd;                                     // the layout of out: [B, N, H, D], else [B, H, N, D]
   int reach, sinks;                              // window: query i sees key j if |i - j| <= reach or j < sinks
-  const int* span;                               // queries span[0] .. span[1]-1 are wanted, of every head; null: all
+  const int* query_range;                        // compute queries query_range[0] .. query_range[1]-1 of every head; null: all
 
-  // wants reports whether some of the queries first .. limit-1 are wanted.
-  DEVICE bool wants(int first, int limit) const { return !span || max(first, __ldg(span)) < min(limit, __ldg(span + 1)); }
+  // selects reports whether some of the queries first .. limit-1 are in the query range.
+  DEVICE bool selects(int first, int limit) const { return !query_range || max(first, __ldg(query_range)) < min(limit, __ldg(query_range + 1)); }
 
-  // out_row is where the row of a query stands among those of out.
+  // out_row is the index of a query's row in out.
   DEVICE long long out_row(int b, int head, int query) const {
-    return static_cast<long long>(b) * heads * n + (by_tokens ? query * heads + head : head * n + query);
+    return static_cast<long long>(b) * heads * n + (bnhd ? query * heads + head : head * n + query);
   }
 };
 using Attention = AttentionOf<bf16>;
 
 enum Pattern { kDense, kColumns, kWindow };
 
-// Stretch goes over the keys that the queries first .. limit-1 see by their position, tile by tile: those from the start on
-// and, of a window, those before `sinks` and around the queries.
-struct Stretch {
+// KeyRange walks tile by tile over the keys that the queries first .. limit-1 attend to because of their position: those
+// from the batch row's start on and, with a window, those before `sinks` and around the queries.
+struct KeyRange {
   const int reach, sinks, low, end;
   int next;
 
   template <class T>
-  DEVICE Stretch(const AttentionOf<T>& a, Pattern pattern, int batch, int first, int limit)
+  DEVICE KeyRange(const AttentionOf<T>& a, Pattern pattern, int batch, int first, int limit)
       : reach(a.reach), sinks(a.sinks), low(pattern == kWindow ? first - a.reach : 0),
         end(pattern == kWindow ? min(a.n, max(limit + a.reach, a.sinks)) : a.n), next(a.start ? max(a.start[batch], 0) : 0) {
     skip();
   }
 
-  // take returns the first key of the next tile, and in count how many there are; 0 behind the last.
-  DEVICE int take(int tile, int& count) {
+  // next_tile returns the first key of the next tile of at most `tile` keys, and in count their number, 0 at the end.
+  DEVICE int next_tile(int tile, int& count) {
     const int from = next;
     count = max(min(end - from, tile), 0);
     next += tile;
@@ -52,7 +52,7 @@ struct Stretch {
     return from;
   }
 
-  // sees reports whether a query sees a key of a window.
+  // sees reports whether a query attends to a key of a window.
   DEVICE bool sees(int query, int key) const { return key < sinks || abs(query - key) <= reach; }
 
  private:
@@ -61,18 +61,18 @@ struct Stretch {
   }
 };
 
-// Columns turns the bits of neighbouring groups into rings of keys in ascending order, in shared memory, a block of keys
-// at a time. The THREADS that own it, numbered by tid, call open and expand together. With one group there is one ring;
-// with several there are three: 0 for keys that both halves of the groups keep, 1 and 2 for those of the first and the
-// second half alone.
-constexpr int kKeyBits = 17;                     // of an entry; above them, one bit for each group that keeps the key
+// ColumnRings turns the bits of neighbouring groups into ring buffers of keys in ascending order, in shared memory, a block
+// of keys at a time. The THREADS that own it, numbered by tid, call open and expand together. With one group there is one
+// ring; with several there are three: 0 for keys that both halves of the groups keep, 1 and 2 for those that only the first
+// or the second half keeps.
+constexpr int kKeyBits = 17;                     // of an entry; the bits above are the groups that keep the key
 constexpr uint32_t kNoKey = ~0u;
 
 template <int GROUPS, int THREADS>
-struct Columns {
+struct ColumnRings {
   static constexpr int kRings = GROUPS == 1 ? 1 : 3;
   static constexpr int kBlockKeys = THREADS * 16;  // expanded at a time, 16 by each thread
-  static constexpr int kLeft = GROUPS == 1 ? 128 : 256;  // what may be left in a ring of the blocks before
+  static constexpr int kLeft = GROUPS == 1 ? 128 : 256;  // keys of earlier blocks that a ring may hold
   static constexpr int kRing = kBlockKeys + kLeft;
   static constexpr int kRingBytes = kRing * 4, kTotalsBytes = THREADS / 32 * 4;
 
@@ -80,24 +80,24 @@ struct Columns {
   const uint32_t rings, totals;                  // kRings rings, and scratch
   int have[kRings] = {};                         // keys in each ring
 
-  DEVICE Columns(int tid, int n, uint32_t rings, uint32_t totals) : tid(tid), n(n), rings(rings), totals(totals) {}
+  DEVICE ColumnRings(int tid, int n, uint32_t rings, uint32_t totals) : tid(tid), n(n), rings(rings), totals(totals) {}
 
-  // open goes to the rows of bits that start at first, of which groups exist: the last block of a head may have fewer.
-  // What is in the rings stays there.
+  // open moves on to the rows of bits that start at first. groups is their number; the last item of a head may have fewer
+  // than GROUPS. The rings keep their keys.
   DEVICE void open(const uint32_t* first, int groups) {
     row = reinterpret_cast<const uint16_t*>(first), rows = groups, block = 0;
     fetch();
   }
 
-  // expand adds the next kBlockKeys keys' columns to the rings, and reports whether there were any left. No ring may
-  // have more than kLeft keys before.
+  // expand adds the columns among the next kBlockKeys keys to the rings. It returns false at the end of the rows. No ring
+  // may hold more than kLeft keys before the call.
   DEVICE bool expand() {
     if (block * kBlockKeys >= n) return false;
     const int lane = tid & 31, warp = tid >> 5;
-    // The counts of the rings are added in one word, 10 bits each: a warp has at most 512 keys.
+    // One word holds the counts of all rings, 10 bits each: a warp has at most 512 keys.
     uint32_t mine = 0;
 #pragma unroll
-    for (int r = 0; r < kRings; r++) mine |= __popc(chosen(r)) << (10 * r);
+    for (int r = 0; r < kRings; r++) mine |= __popc(members(r)) << (10 * r);
     uint32_t upto = mine;
 #pragma unroll
     for (int d = 1; d < 32; d <<= 1) {
@@ -119,7 +119,7 @@ struct Columns {
         all += field(t[i], r);
       }
       at = wrap(at);
-      for (uint32_t todo = chosen(r); todo;) {
+      for (uint32_t todo = members(r); todo;) {
         const int bit = __ffs(todo) - 1;
         todo &= todo - 1;
         uint32_t e = first + bit;
@@ -154,24 +154,24 @@ struct Columns {
  private:
   const uint16_t* row;                           // bits of the first group
   int rows, block, head[kRings] = {};
-  uint32_t ahead[(GROUPS + 1) / 2] = {};         // this thread's 16 bits of each group in the next block
+  uint32_t prefetched[(GROUPS + 1) / 2] = {};    // this thread's 16 bits of each group in the next block
 
   DEVICE static int wrap(int at) { return at >= kRing ? at - kRing : at; }
   DEVICE static int field(uint32_t counts, int r) { return counts >> (10 * r) & 1023; }
   DEVICE uint32_t slot(int r, int at) const { return rings + r * kRingBytes + at * 4; }
-  DEVICE uint32_t bits(int g) const { return ahead[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
+  DEVICE uint32_t bits(int g) const { return prefetched[g / 2] >> (16 * (g % 2)) & 0xFFFF; }
 
   DEVICE void fetch() {
     const int halfwords = (n + 31) / 32 * 2, w = block * THREADS + tid;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
       const uint32_t x = w < halfwords && g < rows ? __ldg(row + static_cast<long long>(g) * halfwords + w) : 0u;
-      if (g % 2 == 0) ahead[g / 2] = x; else ahead[g / 2] |= x << 16;
+      if (g % 2 == 0) prefetched[g / 2] = x; else prefetched[g / 2] |= x << 16;
     }
   }
 
-  // chosen returns which of this thread's 16 keys belong to ring r.
-  DEVICE uint32_t chosen(int r) const {
+  // members returns a mask of this thread's 16 keys that belong to ring r.
+  DEVICE uint32_t members(int r) const {
     if (GROUPS == 1) return bits(0);
     uint32_t first = 0, second = 0;
 #pragma unroll
@@ -199,7 +199,7 @@ DEVICE void store_row(void* out, long long at, int otype, const float* o, float 
 #pragma unroll
     for (int i = 0; i < 4; i++) w[i] = pack(o[4 * (j + i)] * factor, o[4 * (j + i) + 1] * factor);
     const bool odd = t & 1, high = t & 2;
-    uint32_t pairs[4];                           // of columns 8(j+(t&1)) and 8(j+2+(t&1)), from this lane and its neighbour
+    uint32_t pairs[4];                           // columns 8(j+(t&1)) and 8(j+2+(t&1)), from this lane and its neighbour
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
@@ -212,7 +212,7 @@ DEVICE void store_row(void* out, long long at, int otype, const float* o, float 
   }
 }
 
-// log_sum_exp of a row, from its highest score, the sum of exp2(scale_log2·(score - highest)), and the scale.
+// log_sum_exp returns that of a row, from its highest score and the sum of exp2(scale_log2·(score - highest)).
 DEVICE float log_sum_exp(float highest, float sum, float scale_log2) {
   return sum > 0 ? (highest * scale_log2 + log2f(sum)) * kLn2 : -CUDART_INF_F;
 }

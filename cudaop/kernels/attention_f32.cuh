@@ -1,8 +1,8 @@
 // Attention in float32, for any GPU since Ampere, any group size and head dimensions up to 256: full attention, attention
-// over a window, over each group's columns, and scores. Nothing is rounded but sums, so this is what other kernels' results
-// and float32 models are held to. It serves head dimensions without a kernel of their own too.
+// over a window, over each group's columns, and scores. Only sums are rounded. float32 models run on these kernels, and so
+// do head dimensions that have no kernel of their own.
 //
-// A block of 128 threads works on up to 32 queries and goes over keys in tiles of 64. Thread (y, x) of 8 by 16 has the
+// A block of 128 threads works on up to 32 queries and walks over keys in tiles of 64. Thread (y, x) of 8 by 16 has the
 // scores of 4 queries and 4 keys, and 4 columns of every 64 of the output for the same queries. Both products read their
 // operands from shared memory, 4 values of each for 16 multiplications.
 #pragma once
@@ -10,14 +10,13 @@
 #include "attention.cuh"
 
 constexpr int kThreads = 128, kQueries = 32, kTile = 64;
-constexpr int kDepth = 32;                       // of a head's columns that are in shared memory for q·k
-constexpr int kValues = 16;                      // rows of v that are
+constexpr int kDepth = 32;                       // columns of a head that are in shared memory for q·k
+constexpr int kValues = 16;                      // rows of v that are in shared memory
 
-// Rows in shared memory are longer by 4 floats than they need be, so that float4 stay aligned and writes spread over the
-// banks.
+// Rows in shared memory are padded by 4 floats: float4 stay aligned, and writes spread over the banks.
 constexpr int kQueryPitch = kQueries + 4, kKeyPitch = kTile + 4;
 
-using KeyColumns = Columns<1, kThreads>;
+using KeyColumns = ColumnRings<1, kThreads>;
 
 template <int D>
 struct Layout {                                  // in floats; D is the head dimension rounded up to one of the kernels'
@@ -26,39 +25,39 @@ struct Layout {                                  // in floats; D is the head dim
   static constexpr int kP = kK + kDepth * kKeyPitch;        // [kTile, kQueryPitch]
   static constexpr int kV = kP + kTile * kQueryPitch;       // [kValues, D]
   static constexpr int kKeys = kV + kValues * D;            // [kTile] integers
-  static constexpr int kRings = kKeys + kTile;              // of Columns
+  static constexpr int kRings = kKeys + kTile;              // of ColumnRings
   static constexpr int kTotals = kRings + KeyColumns::kRing;
   static constexpr int kDenseBytes = 4 * kRings, kColumnsBytes = 4 * kTotals + KeyColumns::kTotalsBytes;
 };
 
-// four reads columns d .. d+3 of a row of dim, with zeros behind the last, and for no row.
-DEVICE float4 four(const float* row, int d, int dim) {
+// load4 reads columns d .. d+3 of a row of dim elements, zeros from dim on, and zeros for a null pointer.
+DEVICE float4 load4(const float* row, int d, int dim) {
   if (row == nullptr || d >= dim) return make_float4(0, 0, 0, 0);
   if (dim % 4 == 0) return *reinterpret_cast<const float4*>(row + d);
   return make_float4(row[d], d + 1 < dim ? row[d + 1] : 0.f, d + 2 < dim ? row[d + 2] : 0.f, d + 3 < dim ? row[d + 3] : 0.f);
 }
 
-// spread writes four columns of a row into a transposed tile.
-DEVICE void spread(float* tile, int pitch, int d, int row, float4 x) {
+// store4_transposed writes four columns of a row into a transposed tile.
+DEVICE void store4_transposed(float* tile, int pitch, int d, int row, float4 x) {
   tile[d * pitch + row] = x.x, tile[(d + 1) * pitch + row] = x.y, tile[(d + 2) * pitch + row] = x.z, tile[(d + 3) * pitch + row] = x.w;
 }
 
-// products sets s[i][j] to the product of query 4y+i and key 4x+j. query(r) and key(r) say where row r of the block's
-// queries and of the tile's keys is, nullptr for none. All threads call it.
+// products sets s[i][j] to the product of query 4y+i and key 4x+j. query(r) and key(r) are the addresses of row r of the
+// block's queries and of the tile's keys, nullptr for a row that does not exist. All threads call it.
 template <class Query, class Key>
 DEVICE void products(float (&s)[4][4], float* q, float* k, int dim, Query query, Key key) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
   for (int i = 0; i < 4; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
   for (int d = 0; d < dim; d += kDepth) {
-    __syncthreads();                             // what was there has been read
+    __syncthreads();                             // the tiles of the step before have been read
     for (int at = threadIdx.x; at < kQueries * kDepth / 4; at += kThreads) {
       const int row = at / (kDepth / 4), column = at % (kDepth / 4) * 4;
-      spread(q, kQueryPitch, column, row, four(query(row), d + column, dim));
+      store4_transposed(q, kQueryPitch, column, row, load4(query(row), d + column, dim));
     }
     for (int at = threadIdx.x; at < kTile * kDepth / 4; at += kThreads) {
       const int row = at / (kDepth / 4), column = at % (kDepth / 4) * 4;
-      spread(k, kKeyPitch, column, row, four(key(row), d + column, dim));
+      store4_transposed(k, kKeyPitch, column, row, load4(key(row), d + column, dim));
     }
     __syncthreads();
 #pragma unroll 8
@@ -75,14 +74,14 @@ DEVICE void products(float (&s)[4][4], float* q, float* k, int dim, Query query,
   }
 }
 
-// highest and total combine the 16 lanes that share their queries.
-DEVICE float highest(float x) {
+// row_max and row_sum combine the 16 lanes that share their queries.
+DEVICE float row_max(float x) {
 #pragma unroll
   for (int d = 8; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
   return x;
 }
 
-DEVICE float total(float x) {
+DEVICE float row_sum(float x) {
 #pragma unroll
   for (int d = 8; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
   return x;
@@ -99,15 +98,15 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
   // The block's queries are first .. limit-1 of one head.
   int group = 0, first, limit, bh;
   if (PATTERN == kColumns) {
-    const int parts = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
-    group = blockIdx.x / parts % groups, bh = blockIdx.x / parts / groups;
-    first = group * a.group + blockIdx.x % parts * kQueries;
+    const int tiles = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
+    group = blockIdx.x / tiles % groups, bh = blockIdx.x / tiles / groups;
+    first = group * a.group + blockIdx.x % tiles * kQueries;
     limit = min(min((group + 1) * a.group, a.n), first + kQueries);
   } else {
     const int tiles = (a.n + kQueries - 1) / kQueries;
     bh = blockIdx.x / tiles, first = blockIdx.x % tiles * kQueries, limit = min(first + kQueries, a.n);
   }
-  if (first >= limit || !a.wants(first, limit)) return;  // the last group may have fewer parts
+  if (first >= limit || !a.selects(first, limit)) return;  // the last group may have fewer query tiles
   const int batch = bh / a.heads, head = bh % a.heads;
   const long long kv = (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * dim;
   const float* q = a.q + static_cast<long long>(bh) * a.n * dim;
@@ -116,7 +115,7 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
   const uint32_t* bits = PATTERN == kColumns ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
   KeyColumns columns(tid, PATTERN == kColumns ? a.n : 0, smem_address(memory + L::kRings), smem_address(memory + L::kTotals));
   columns.open(bits, PATTERN == kColumns ? 1 : 0);
-  Stretch stretch(a, PATTERN, batch, first, limit);
+  KeyRange range(a, PATTERN, batch, first, limit);
 
   float o[4][D / 16] = {}, top[4], sum[4] = {};
 #pragma unroll
@@ -130,10 +129,10 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
       if (tid < count) keys[tid] = columns.entry<0>(tid);
       columns.drop<0>(kTile);
     } else {
-      from = stretch.take(kTile, count);
+      from = range.next_tile(kTile, count);
     }
     if (count == 0) break;
-    __syncthreads();                             // the keys are there; all of the last tile has been read
+    __syncthreads();                             // the keys are written; the last tile has been read
     const auto key = [&](int r) { return PATTERN == kColumns ? keys[r] : from + r; };
 
     float s[4][4];
@@ -146,9 +145,9 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const int r = 4 * x + j;
-        if (r >= count || (PATTERN == kWindow && !stretch.sees(first + 4 * y + i, from + r))) s[i][j] = -CUDART_INF_F;
+        if (r >= count || (PATTERN == kWindow && !range.sees(first + 4 * y + i, from + r))) s[i][j] = -CUDART_INF_F;
       }
-      const float m = highest(fmaxf(top[i], fmaxf(fmaxf(s[i][0], s[i][1]), fmaxf(s[i][2], s[i][3]))));
+      const float m = row_max(fmaxf(top[i], fmaxf(fmaxf(s[i][0], s[i][1]), fmaxf(s[i][2], s[i][3]))));
       shrink[i] = exp2f((top[i] - m) * a.scale_log2);
       top[i] = m;
       sum[i] *= shrink[i];
@@ -167,10 +166,10 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
     }
 #pragma unroll 1
     for (int row = 0; row < count; row += kValues) {
-      __syncthreads();                           // the weights are there; the values before have been read
+      __syncthreads();                           // the weights are written; the last values have been read
       for (int at = tid; at < kValues * D / 4; at += kThreads) {
         const int r = row + at / (D / 4), column = at % (D / 4) * 4;
-        *reinterpret_cast<float4*>(values + at * 4) = four(r < count ? v + static_cast<long long>(key(r)) * dim : nullptr, column, dim);
+        *reinterpret_cast<float4*>(values + at * 4) = load4(r < count ? v + static_cast<long long>(key(r)) * dim : nullptr, column, dim);
       }
       __syncthreads();
 #pragma unroll 4
@@ -193,7 +192,7 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int query = first + 4 * y + i;
-    const float all = total(sum[i]), factor = all > 0 ? 1 / all : 0;
+    const float all = row_sum(sum[i]), factor = all > 0 ? 1 / all : 0;
     if (query >= limit) continue;
     const long long at = static_cast<long long>(bh) * a.n + query;
     if (a.lse && x == 0) a.lse[at] = log_sum_exp(top[i], all, a.scale_log2);

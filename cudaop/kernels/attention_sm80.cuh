@@ -1,18 +1,18 @@
 // Attention for any GPU since Ampere and any group size: full attention, attention over a window, and over each group's
 // columns.
 //
-// A block of four warps works on up to 64 queries, 16 for each warp; with columns they belong to one group. Keys and
-// values come in tiles of 64, row by row, into one of two stages while the other is used. Queries, scores and weights
-// stay in registers: the accumulator's layout is that of the next product's left operand.
+// A block of four warps works on up to 64 queries, 16 for each warp; with columns they belong to one group. Tiles of 64
+// keys and values are copied row by row into one of two stages while the other is in use. Queries, scores and weights
+// stay in registers: the layout of an accumulator is that of the next product's left operand.
 //
-// mma.sync reaches about two thirds of Hopper's matrix rate at best, so attention_sm90.cuh is the one to use there.
+// On Hopper mma.sync reaches at most about two thirds of the rate of wgmma, which attention_sm90.cuh uses.
 #pragma once
 
 #include "attention.cuh"
 
 constexpr int kQueries = 64, kTile = 64;
 
-using KeyColumns = Columns<1, 128>;
+using KeyColumns = ColumnRings<1, 128>;
 
 template <int D, Pattern PATTERN>
 struct Layout {
@@ -34,15 +34,15 @@ DEVICE void attend(const Attention& a) {
   // The block's queries are first .. limit-1 of one head.
   int group = 0, first, limit, bh;
   if (SPARSE) {
-    const int parts = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
-    group = blockIdx.x / parts % groups, bh = blockIdx.x / parts / groups;
-    first = group * a.group + blockIdx.x % parts * kQueries;
+    const int tiles = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
+    group = blockIdx.x / tiles % groups, bh = blockIdx.x / tiles / groups;
+    first = group * a.group + blockIdx.x % tiles * kQueries;
     limit = min(min((group + 1) * a.group, a.n), first + kQueries);
   } else {
     const int tiles = (a.n + kQueries - 1) / kQueries;
     bh = blockIdx.x / tiles, first = blockIdx.x % tiles * kQueries, limit = min(first + kQueries, a.n);
   }
-  if (first >= limit || !a.wants(first, limit)) return;  // the last group may have fewer parts
+  if (first >= limit || !a.selects(first, limit)) return;  // the last group may have fewer query tiles
   const int batch = bh / a.heads, head = bh % a.heads;
   const long long kv = (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * D;
   const bf16* q = a.q + static_cast<long long>(bh) * a.n * D;
@@ -61,16 +61,16 @@ DEVICE void attend(const Attention& a) {
   const uint32_t* bits = SPARSE ? a.bits + batch * a.batch_stride + head * a.head_stride + static_cast<long long>(group) * ((a.n + 31) / 32) : nullptr;
   KeyColumns columns(tid, SPARSE ? a.n : 0, base + L::kRings, base + L::kTotals);
   columns.open(bits, SPARSE ? 1 : 0);
-  Stretch stretch(a, PATTERN, batch, first, limit);
+  KeyRange range(a, PATTERN, batch, first, limit);
 
-  // fetch starts the copies of the next tile and returns how many keys it has; `from` is the first, unless they are columns.
+  // fetch starts the copies of the next tile and returns its number of keys; without columns, `from` becomes the first.
   const auto fetch = [&](int stage, int& from) {
     int count;
     if (SPARSE) {
       while (columns.have[0] < kTile && columns.expand()) {}
       count = min(columns.have[0], kTile);
     } else {
-      from = stretch.take(kTile, count);
+      from = range.next_tile(kTile, count);
     }
     if (count > 0) {
 #pragma unroll
@@ -121,7 +121,7 @@ DEVICE void attend(const Attention& a) {
     if (PATTERN == kWindow) {
 #pragma unroll
       for (int i = 0; i < kTile / 2; i++)
-        if (!stretch.sees(row + 4 * (i & 2), from + 8 * (i / 4) + 2 * (lane & 3) + (i & 1))) s[i] = -CUDART_INF_F;
+        if (!range.sees(row + 4 * (i & 2), from + 8 * (i / 4) + 2 * (lane & 3) + (i & 1))) s[i] = -CUDART_INF_F;
     }
 
     float m0 = max0, m1 = max1;
@@ -154,7 +154,7 @@ DEVICE void attend(const Attention& a) {
         mma(&o[8 * j + 4], p, b[2], b[3]);
       }
     }
-    __syncthreads();                             // the stage is free
+    __syncthreads();                             // the stage is empty
     count = following, from = following_from;
   }
 

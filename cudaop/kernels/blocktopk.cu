@@ -1,4 +1,4 @@
-// Choosing keys by blocks: sums of scores over blocks of consecutive keys, and block bitmaps turned into key bitmaps.
+// Selection of whole blocks of keys: sums of scores over blocks, and bitmaps of blocks expanded to bitmaps of keys.
 #include "common.cuh"
 
 constexpr int kThreads = 256;
@@ -28,14 +28,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// expand_blocks: key j < n is kept if it is not before the batch row's start, and if the bit of its block is set: that of
-// block j/block in chosen [rows, ceil(last/32) words at least], or from block `last` on that of block j/block-last in
-// behind. rows is that of a batch row, words and behind_words are the words of a row of the two; start may be null. One
-// block a row; bits [.., ceil(n/32)].
+// expand_blocks: bits [.., ceil(n/32)] are bitmaps of keys, made from bitmaps of blocks. The bit of key j in block b =
+// j/block is that of b in a row of `selected` [.., words] for b < last, else that of b-last in a row of `generated`
+// [.., generated_words]. Keys before the batch row's start get 0; start may be null. `rows` is the number of rows of a batch
+// row. One CUDA block a row.
 LAUNCH(expand_blocks, kThreads, 0, 1, 0)
 extern "C" __global__ void __launch_bounds__(kThreads)
-    expand_blocks(const uint32_t* chosen, const uint32_t* behind, const int* start, uint32_t* bits, long long rows, long long n,
-                  long long block, long long last, long long words, long long behind_words) {
+    expand_blocks(const uint32_t* selected, const uint32_t* generated, const int* start, uint32_t* bits, long long rows, long long n,
+                  long long block, long long last, long long words, long long generated_words) {
   const long long row = blockIdx.x, total = ceil_div(n, 32);
   const int begin = start ? start[row / rows] : 0;
   for (long long w = threadIdx.x; w < total; w += kThreads) {
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < 32; i++) {
       const long long j = w * 32 + i, b = j / block;
       if (j >= n || j < begin) continue;
-      const uint32_t word = b < last ? chosen[row * words + b / 32] >> (b % 32) : behind[row * behind_words + (b - last) / 32] >> ((b - last) % 32);
+      const uint32_t word = b < last ? selected[row * words + b / 32] >> (b % 32) : generated[row * generated_words + (b - last) / 32] >> ((b - last) % 32);
       x |= (word & 1) << i;
     }
     bits[row * total + w] = x;

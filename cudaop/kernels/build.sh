@@ -3,8 +3,8 @@
 #
 #   NVCC=/path/to/nvcc ./build.sh      any nvcc of CUDA 12.4 or newer; without NVCC the one in PATH
 #
-# PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest one that will do. Beside the
-# PTX of every file stands a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX.
+# PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest nvcc that compiles them. Each file
+# becomes PTX and a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX.
 set -euo pipefail
 cd "$(dirname "$0")"
 nvcc=${NVCC:-nvcc}

@@ -1,4 +1,4 @@
-// What every kernel shares: the calling convention and the asynchronous copies of sm_80.
+// What all kernels share: the calling convention, and the instructions of sm_80.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,8 +17,8 @@ using bf16 = __nv_bfloat16;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
-// kLowest is where running maxima start. It is finite while the scores of keys a query does not see are -inf: a tile
-// of which a query sees no key then adds exp2(-inf - finite) = 0 and never NaN.
+// kLowest is the initial row maximum. It is finite while masked scores are -inf: a tile without a key for a query then adds
+// exp2(-inf - finite) = 0 and not NaN.
 constexpr float kLowest = -1e30f;
 
 enum OutputType { kOutBf16 = 0, kOutF32 = 1 };
@@ -41,8 +41,8 @@ DEVICE uint32_t pack(float lo, float hi) {
   return r;
 }
 
-// copy16 starts a copy of 16 bytes to shared memory, or of 16 zeros where there is nothing to copy: a size of 0 instead
-// of a branch keeps the lanes of a warp together.
+// copy16 starts a copy of 16 bytes to shared memory, or of 16 zeros unless live: a size of 0 instead of a branch keeps the
+// lanes of a warp together.
 DEVICE void copy16(uint32_t to, const void* from, bool live) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(live ? 16 : 0) : "memory");
 }
@@ -51,8 +51,8 @@ DEVICE void copy16(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// copies_commit makes a group of the copies started so far, copies_wait waits until all but the last PENDING groups are
-// there.
+// copies_commit makes a group of the copies started so far; copies_wait waits until all but the last PENDING groups are
+// complete.
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
@@ -95,15 +95,15 @@ DEVICE float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Where 16-byte chunk c of row r lies in a tile of rows of 128 bytes: the swizzle that Hopper calls 128B, and that keeps
-// ldmatrix free of bank conflicts everywhere. A head of 128 columns is two such tiles, one after the other.
+// swizzled is the offset of 16-byte chunk c of row r in a tile of rows of 128 bytes: Hopper's 128-byte swizzle, which keeps
+// ldmatrix free of bank conflicts on every GPU. A head of 128 columns is two such tiles, one after the other.
 DEVICE uint32_t swizzled(int r, int c) { return r * 128 + ((c ^ (r & 7)) << 4); }
 
-// Hardware barriers with numbers; 0 is __syncthreads.
+// Named barriers; number 0 is __syncthreads.
 DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-// A score as log16, see README.md: 512 steps an octave, all codes below 2^15 and finite as float16.
+// to_log16 encodes a score, see README.md: 512 steps an octave, all codes below 2^15 and finite as float16.
 DEVICE uint16_t to_log16(float s) {
   constexpr float kZero = 12582912.f;            // 1.5·2^23: a sum with it is rounded to an integer, in its lower bits
   float log2;

@@ -1,19 +1,19 @@
-// What a sampler needs to know of a row of logits: the token to propose and how sure it is. The rule, its order of sums
-// and its arithmetic are those of internal/decode (Rule, lanes, exp, log), so that results equal the CPU's to the last
-// bit: __dmul_rn, __dadd_rn and their like are never fused.
+// Greedy sampling: the token that a row of logits proposes, and its confidence. The rule, the order of sums and the
+// arithmetic are those of the samplers on the CPU (Rule, its sums in lanes, exp and log), so that results have the same
+// bits. __dmul_rn, __dadd_rn and their like are never fused.
 #include "common.cuh"
 
-constexpr int kThreads = 1024;  // one for each of the lanes of a sum
+constexpr int kThreads = 1024;                   // one for each lane of a sum
 constexpr int kWarps = kThreads / 32;
 constexpr int kNone = 0x7fffffff;
 
-enum Measure { kNothing, kProbability, kMargin, kNegativeEntropy };
+enum Confidence { kNothing, kProbability, kMargin, kNegativeEntropy };
 enum DType { kFloat32, kBFloat16, kFloat64 };
 
 struct Choice {
   double confidence;
-  int token, bad;  // -1 for none
-  float logit;     // of bad
+  int token, invalid;                            // -1 for none; invalid is the first token whose logit is NaN or +Inf
+  float logit;                                   // of the invalid token
   int unused;
 };
 
@@ -56,9 +56,9 @@ DEVICE double rounded(double x, long long dtype) {
   return __uint_as_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
 }
 
-// Logits is a row as the model gives it, or guided by u.
+// Logits is a row of the model's logits c, or with u of guided ones.
 struct Logits {
-  const float *c, *u;  // u may be null
+  const float *c, *u;                            // u may be null
   float guidance;
   DEVICE float operator[](long long v) const { return u ? __fadd_rn(u[v], __fmul_rn(guidance, __fsub_rn(c[v], u[v]))) : c[v]; }
 };
@@ -72,8 +72,8 @@ struct Best {
   }
 };
 
-// block_sum adds up one x of each thread, the upper half of the threads to the lower half until one is left. All get the
-// result; part has kThreads elements.
+// block_sum adds one x of each thread: the upper half of the threads to the lower half until one is left. All threads get
+// the sum. part has kThreads elements.
 DEVICE double block_sum(double x, double* part) {
   __syncthreads();
   part[threadIdx.x] = x;
@@ -93,30 +93,31 @@ DEVICE double block_sum(double x, double* part) {
   return part[0];
 }
 
-// choose applies a rule to rows of V logits: out[i] is of row i of logits, guided by row i of unconditional unless that is
-// null. Tokens that are -1 are none. One block a row; it reads the row once for the token, once for the sum of the softmax
-// and once more for the entropy.
-LAUNCH(choose, kThreads, 0, 1, 0)
+// confidence applies a rule to rows of V logits: out[i] is the choice for row i of logits, guided by row i of unconditional
+// unless that is null. The token `suppress` is not proposed, `ban` has a probability of 0 too, and defer0 and defer1 have a
+// confidence of 0 but may be proposed; -1 is no token. kind is a Confidence, of probabilities rounded to dtype. One block a
+// row: it reads the row once for the token, once for the sum of the softmax and once more for the entropy.
+LAUNCH(confidence, kThreads, 0, 1, 0)
 extern "C" __global__ void __launch_bounds__(kThreads)
-    choose(const float* logits, const float* unconditional, Choice* out, long long V, double guidance, long long never,
-           long long impossible, long long late0, long long late1, long long measure, long long dtype) {
+    confidence(const float* logits, const float* unconditional, Choice* out, long long V, double guidance, long long suppress,
+               long long ban, long long defer0, long long defer1, long long kind, long long dtype) {
   __shared__ double part[kThreads];
   __shared__ Best bests[kWarps];
   __shared__ float tops[kWarps];
-  __shared__ int bads[kWarps];
+  __shared__ int invalids[kWarps];
   const long long row = blockIdx.x * V;
   const Logits l = {logits + row, unconditional ? unconditional + row : nullptr, static_cast<float>(guidance)};
-  // What is left for the softmax.
-  const auto soft = [&](long long v, float x) { return v == impossible || v == late0 || v == late1 ? -CUDART_INF_F : x; };
+  // The logits of the softmax.
+  const auto soft = [&](long long v, float x) { return v == ban || v == defer0 || v == defer1 ? -CUDART_INF_F : x; };
 
   Best best = {-CUDART_INF_F, kNone};
   float top = -CUDART_INF_F;
-  int bad = kNone;
+  int invalid = kNone;
 #pragma unroll 4
   for (long long v = threadIdx.x; v < V; v += kThreads) {
     const float x = l[v];
-    if (!(x <= 3.402823466e38f)) bad = min(bad, static_cast<int>(v));
-    if (v != never && v != impossible && x > best.logit) best = {x, static_cast<int>(v)};
+    if (!(x <= 3.402823466e38f)) invalid = min(invalid, static_cast<int>(v));
+    if (v != suppress && v != ban && x > best.logit) best = {x, static_cast<int>(v)};
     top = fmaxf(top, soft(v, x));
   }
 #pragma unroll
@@ -124,20 +125,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float x = __shfl_xor_sync(~0u, best.logit, lanes);
     best.take(x, __shfl_xor_sync(~0u, best.token, lanes));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
-    bad = min(bad, __shfl_xor_sync(~0u, bad, lanes));
+    invalid = min(invalid, __shfl_xor_sync(~0u, invalid, lanes));
   }
-  if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best, tops[threadIdx.x / 32] = top, bads[threadIdx.x / 32] = bad;
+  if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best, tops[threadIdx.x / 32] = top, invalids[threadIdx.x / 32] = invalid;
   __syncthreads();
   for (int w = 0; w < kWarps; w++) {
     best.take(bests[w].logit, bests[w].token);
     top = fmaxf(top, tops[w]);
-    bad = min(bad, bads[w]);
+    invalid = min(invalid, invalids[w]);
   }
 
   Choice c = {0, best.token == kNone ? -1 : best.token, -1, 0, 0};
-  if (bad != kNone) c.token = -1, c.bad = bad, c.logit = l[bad];
-  // Nothing is left for the softmax where top is -inf: every probability is 0.
-  if (c.token >= 0 && measure != kNothing && top > -CUDART_INF_F) {
+  if (invalid != kNone) c.token = -1, c.invalid = invalid, c.logit = l[invalid];
+  // If top is -inf, no token is left for the softmax and every probability is 0.
+  if (c.token >= 0 && kind != kNothing && top > -CUDART_INF_F) {
     const auto weight = [&](long long v) { return exp_negative(add(soft(v, l[v]), -static_cast<double>(top))); };
     double sum = 0, second = 0;
 #pragma unroll 4
@@ -148,9 +149,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     const double total = block_sum(sum, part);
     const double p = rounded(__ddiv_rn(weight(c.token), total), dtype);
-    if (measure == kProbability) {
+    if (kind == kProbability) {
       c.confidence = p;
-    } else if (measure == kMargin) {
+    } else if (kind == kMargin) {
       __syncthreads();
       part[threadIdx.x] = second;
       __syncthreads();

@@ -1,11 +1,11 @@
 // Conversions between float32 and bf16, rounding to nearest even. Memory-bound: 6 bytes for each element.
 #include "common.cuh"
 
-constexpr int kConverted = 8 * 256;              // elements of a block
+constexpr int kElements = 8 * 256;               // of a block
 
 template <class From, class To>
 DEVICE void convert(const From* in, To* out, long long n) {
-  const long long first = static_cast<long long>(blockIdx.x) * kConverted + threadIdx.x * 8;
+  const long long first = static_cast<long long>(blockIdx.x) * kElements + threadIdx.x * 8;
   struct alignas(8 * sizeof(From)) In { From x[8]; };
   struct alignas(8 * sizeof(To)) Out { To x[8]; };
   const auto one = [](From x) { return static_cast<To>(static_cast<float>(x)); };
@@ -20,8 +20,8 @@ DEVICE void convert(const From* in, To* out, long long n) {
   }
 }
 
-LAUNCH(f32_to_bf16, 256, 0, kConverted, 0)
+LAUNCH(f32_to_bf16, 256, 0, kElements, 0)
 extern "C" __global__ void __launch_bounds__(256) f32_to_bf16(const float* in, bf16* out, long long n) { convert(in, out, n); }
 
-LAUNCH(bf16_to_f32, 256, 0, kConverted, 0)
+LAUNCH(bf16_to_f32, 256, 0, kElements, 0)
 extern "C" __global__ void __launch_bounds__(256) bf16_to_f32(const bf16* in, float* out, long long n) { convert(in, out, n); }

@@ -1,28 +1,27 @@
 // The k highest scores of every query group as a bitmap: exact, equal scores to the smaller key, the same on every run.
 //
-// A block owns one row and looks for the k-th highest score by guessing and counting: a count of the scores that reach a
-// guess costs the same whatever the scores are, where a histogram is slow when many are equal. Two counts give the slope
-// for the next guess, so that three to five do where halving takes fifteen. Each thread keeps its scores as 16-bit digits
-// in registers, two to a register, and compares two at once as float16, whose order is that of its bits. float32 scores
-// take three digits of 14, 14 and 4 bits, one search each among the scores that agree so far.
+// A block owns one row and finds the k-th highest score by counting the scores that reach a guess. A count takes the same
+// time for all scores; a histogram is slow when many are equal. Two counts give the slope for the next guess, so three to
+// five guesses do where bisection takes fifteen. Each thread keeps its scores as 16-bit digits in registers, two to a
+// register, and compares two at once as float16, whose order is that of its bits. float32 scores have three digits of 14,
+// 14 and 4 bits, and one search for each among the scores that agree in the digits above.
 //
 // Rows of more than 65,536 scores do not fit into the registers of a block; the rest is read again for every count.
 //
-// The floor is memory: every score is read once. At 65,536 keys of log16 that is 128 KiB a row, 4 us at a
-// multiprocessor's share of 4.3 TB/s; docs/gpu.md has what it takes. Measured and not kept: bringing the next row to L2
-// while one is searched, which gains below 16,384 keys and costs above.
+// The lower bound is memory: every score is read once. At 65,536 keys of log16 that is 128 KiB a row, 4 us at a
+// multiprocessor's share of 4.3 TB/s.
 #include <cuda_fp16.h>
 
 #include "common.cuh"
 
 constexpr int kThreads = 1024, kWarps = 32;
-constexpr int kChunk = kThreads * 8;             // scores of which each thread has 8, and so one byte of the bitmap
-constexpr int kChunks = 8;                       // kept in registers
+constexpr int kChunk = kThreads * 8;             // scores: 8 for each thread, one byte of the bitmap
+constexpr int kChunks = 8;                       // that are in registers
 constexpr int kAllChunks = 16;                   // of 131,072 scores
-constexpr uint32_t kOut = 0xBC00;                // the digit of what takes no part: -1 as float16, below all others
+constexpr uint32_t kExcluded = 0xBC00;           // the digit of excluded scores: -1 as float16, below all others
 constexpr int kFar = 8;                          // codes between two guesses from which on their slope is more than noise
 
-// Sums adds a number over the block. Two sets of scratch words in turn make one barrier do.
+// Sums adds a number over the block. It alternates between two sets of scratch words, so that one barrier is enough.
 struct Sums {
   uint32_t (*scratch)[kWarps];
   int turn = 0;
@@ -35,7 +34,7 @@ struct Sums {
   }
 };
 
-// key gives a score as an integer that sorts the same: 15 bits of log16, 32 of float32 as package kernel ranks them.
+// key is the sort key of a score: 15 bits of log16; of float32 the 32 bits of package kernel's sortKey.
 DEVICE uint32_t key(uint16_t s) { return s; }
 DEVICE uint32_t key(float s) {
   uint32_t b = __float_as_uint(s);
@@ -44,8 +43,7 @@ DEVICE uint32_t key(float s) {
   return b ^ (static_cast<int32_t>(b) < 0 ? ~0u : 0x80000000u);
 }
 
-// A Digit is a part of the key: BITS bits from SHIFT on, of the scores whose bits above agree with the prefix found so
-// far.
+// A Digit is a part of the key, `bits` bits from bit `shift` on.
 struct Digit {
   int shift, bits;
 };
@@ -59,10 +57,11 @@ struct Row {
   int n, start;
   bool aligned;
 
-  // digits packs the digits of 8 neighbouring scores into 4 words.
+  // digits packs the digits of 8 neighbouring scores into 4 words. Scores whose key differs from the prefix above the
+  // digit are excluded.
   DEVICE void digits(int at, Digit d, uint32_t prefix, uint32_t (&v)[4]) const {
     const bool whole = aligned && at + 8 <= n;
-    if (sizeof(S) == 2 && whole && at >= start) {  // log16 is its own digit
+    if (sizeof(S) == 2 && whole && at >= start) {  // log16 has one digit
       const uint4 x = __ldg(reinterpret_cast<const uint4*>(scores + at));
       v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
       return;
@@ -81,14 +80,14 @@ struct Row {
       const uint32_t k = key(s[i]);
       const int above = d.shift + d.bits;
       const bool in = at + i < n && at + i >= start && (above >= 8 * static_cast<int>(sizeof(S)) || k >> above == prefix);
-      x[i] = in ? k >> d.shift & ((1u << d.bits) - 1) : kOut;
+      x[i] = in ? k >> d.shift & ((1u << d.bits) - 1) : kExcluded;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) v[i] = x[2 * i] | x[2 * i + 1] << 16;
   }
 };
 
-// reach and match compare two digits at once: all bits of a half are set where the digit reaches the bound, or is it.
+// reach and match compare two digits at once: they set all bits of a half whose digit is >= bound, or == bound.
 DEVICE __half2 halves(uint32_t x) { return *reinterpret_cast<__half2*>(&x); }
 DEVICE uint32_t reach(uint32_t digits, uint32_t bound) { return __hge2_mask(halves(digits), halves(bound)); }
 DEVICE uint32_t match(uint32_t digits, uint32_t bound) { return __heq2_mask(halves(digits), halves(bound)); }
@@ -99,7 +98,7 @@ DEVICE uint32_t byte(uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
   return (x | x >> 16) & 0xFF;
 }
 
-// first leaves the warp's first `room` bits, lane by lane.
+// first keeps the first `room` bits of the warp, in the order of its lanes.
 __device__ __noinline__ uint32_t first(uint32_t mask, int room) {
   const int lane = threadIdx.x % 32;
   int upto = __popc(mask);
@@ -109,7 +108,7 @@ __device__ __noinline__ uint32_t first(uint32_t mask, int room) {
     const int x = __shfl_up_sync(~0u, upto, d);
     if (lane >= d) upto += x;
   }
-  room -= upto;                                  // what is left of it after the lanes before this one
+  room -= upto;                                  // what the lanes before this one leave
   uint32_t kept = 0;
   for (; mask && room > 0; room--, mask &= mask - 1) kept |= mask & -mask;
   return kept;
@@ -134,8 +133,8 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
       for (int at = tid; at < words; at += kThreads) bits[static_cast<long long>(r) * words + at] = 0;
       continue;
     }
-    // In chunk c this thread has scores c·kChunk + 8·tid and the seven after it. A byte of `in` for each chunk tells which
-    // are above the threshold, one of `equal` which have all digits of it.
+    // In chunk c this thread has scores c·kChunk + 8·tid and the seven after it. For each chunk a byte of `in` is the mask
+    // of scores above the threshold, and a byte of `equal` that of scores equal to it.
     uint32_t in[kAllChunks / 4] = {}, equal[kAllChunks / 4] = {};
     uint32_t prefix = 0, v[kChunks][4];
     int among = row.n - row.start;               // scores that agree with the prefix
@@ -145,14 +144,14 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
 #pragma unroll
       for (int c = 0; c < kChunks; c++) {
         if (c < chunks) row.digits(c * kChunk + tid * 8, part, prefix, v[c]);
-        else v[c][0] = v[c][1] = v[c][2] = v[c][3] = kOut * 0x10001;
+        else v[c][0] = v[c][1] = v[c][2] = v[c][3] = kExcluded * 0x10001;
       }
       const auto count = [&](uint32_t guess) {
         guess *= 0x10001;
         uint32_t masks = 0;                      // a mask is -1 in each half: the sum is -(low + 65536·(high - low))
 #pragma unroll
         for (int c0 = 0; c0 < kChunks; c0 += 4) {
-          if (c0 >= chunks) continue;            // four chunks at a time: a branch for each would cost more
+          if (c0 >= chunks) continue;            // four chunks at a time: a branch for each costs more
 #pragma unroll
           for (int c = c0; c < c0 + 4; c++) masks += reach(v[c][0], guess) + reach(v[c][1], guess) + reach(v[c][2], guess) + reach(v[c][3], guess);
         }
@@ -167,7 +166,8 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
       };
       // The k-th highest digit is the largest one that at least k scores reach: threshold <= it < limit.
       int threshold = 0, limit = 1 << part.bits, reached = among, over = 0;
-      // A row is like the one before it: the search for the first digit goes on from there. Lower digits are spread evenly.
+      // Neighbouring rows are alike: the search for the first digit starts at the threshold of the row before. Lower digits
+      // are spread evenly.
       int last = 0, last_count = among;
       float rate = static_cast<float>(among) / limit;    // scores for each step of the digit
       int guess = d == 0 ? near : static_cast<int>((among - k) / rate);
@@ -181,7 +181,7 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
         if (limit - threshold == 1) break;
         if ((d > 0 || pass > 1) && abs(guess - last) >= kFar && c != last_count) rate = static_cast<float>(last_count - c) / static_cast<float>(guess - last);
         last = guess, last_count = c;
-        // Every fourth guess halves what is left, which bounds their number.
+        // Every fourth guess is the middle of the interval, which bounds the number of guesses.
         guess = pass % 4 == 0 ? (threshold + limit) / 2 : static_cast<int>(floorf(fminf(fmaxf(guess + (c - k) / rate, 0.f), 65536.f)));
         guess = min(max(guess, threshold + 1), limit - 1);
       }
@@ -205,7 +205,7 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
         if (d == kDigits<S> - 1) equal[c / 4] |= same << (8 * (c % 4));
       }
     }
-    // Of the equal ones the first k are in. They are counted in cells of a chunk and a warp, in the order of the keys.
+    // The first k of the equal scores are selected. They are counted in cells of a chunk and a warp, in the order of keys.
     if (k < among) {
 #pragma unroll
       for (int c = 0; c < kAllChunks; c++) {
@@ -222,7 +222,8 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
         const int x = __shfl_up_sync(~0u, upto, d);
         if (lane >= d) upto += x;
       }
-      // One lane has the cell with the k-th of them. Cells before it are in, the first `room` of it, and none after it.
+      // One lane has the cell with the k-th of them. All scores of the cells before it and the first `room` of its own are
+      // selected.
       const int owner = __ffs(__ballot_sync(~0u, upto >= k)) - 1;
       int cell = lane * chunks, room = k - (upto - mine);
       if (lane == owner)
@@ -256,5 +257,5 @@ DEVICE void topk(const S* scores, uint32_t* bits, const int* keep, const int* st
     topk<S>(scores, bits, keep, start, batch, heads, groups, n, pitch);                                              \
   }
 
-TOPK(topk_log16, uint16_t)
-TOPK(topk_f32, float)
+TOPK(grouptopk_log16, uint16_t)
+TOPK(grouptopk_f32, float)

@@ -1,4 +1,4 @@
-// Hopper's warpgroup matrix instructions, barriers and registers, as thin wrappers (sm_90a).
+// Thin wrappers of Hopper's instructions (sm_90a): warpgroup matrix products, TMA, barriers, registers.
 #pragma once
 
 #include "common.cuh"
@@ -12,7 +12,7 @@ DEVICE void barrier_init_done() { asm volatile("fence.mbarrier_init.release.clus
 DEVICE void barrier_arrive(uint32_t b) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(b) : "memory"); }
 DEVICE void barrier_arrive(uint32_t b, int count) { asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(count) : "memory"); }
 
-// barrier_arrive_copies arrives when all copies this thread has started are done.
+// barrier_arrive_copies arrives when all copies that this thread has started are complete.
 DEVICE void barrier_arrive_copies(uint32_t b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(b) : "memory"); }
 
 DEVICE void barrier_wait(uint32_t b, uint32_t parity) {
@@ -25,10 +25,10 @@ DEVICE void barrier_wait(uint32_t b, uint32_t parity) {
       "}" ::"r"(b), "r"(parity) : "memory");
 }
 
-// copies_visible makes data that a barrier has reported visible to the matrix unit.
+// copies_visible makes rows that threads have copied, and that a barrier has reported, visible to the Tensor Cores.
 DEVICE void copies_visible() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- Clusters, and the copy engine ---------------------------------------------------------------------------------
+// --- Clusters and TMA ----------------------------------------------------------------------------------------------
 
 DEVICE int cluster_rank() {
   int r;
@@ -44,18 +44,18 @@ DEVICE void barrier_arrive_at(uint32_t b, int rank, int count) {
                "r"(rank), "r"(count) : "memory");
 }
 
-// barrier_expect arrives, and lets the barrier also wait for so many bytes.
+// barrier_expect arrives and makes the barrier wait for so many bytes too.
 DEVICE void barrier_expect(uint32_t b, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
 }
 
-// TensorMap is CUtensorMap: how the copy engine cuts boxes of 64 rows and 64 columns out of a stack of matrices.
+// TensorMap is CUtensorMap: it describes to TMA a batch of matrices, of which boxes of 64 rows and 64 columns are copied.
 struct alignas(64) TensorMap {
   uint64_t words[16];
 };
 
-// copy_box starts the copy of a box, swizzled, to the same place in all blocks of the mask, where the barrier counts its
-// bytes. Rows that do not exist become 0.
+// copy_box makes TMA copy a box, swizzled, to the same address in all blocks of the mask, where the barrier counts its
+// bytes. Rows outside the matrix become 0.
 DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int matrix, uint32_t b, int blocks) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
@@ -64,7 +64,7 @@ DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int
 
 // --- Stages --------------------------------------------------------------------------------------------------------
 
-// Stage is a place in a ring of COUNT buffers, and the parity of its turn.
+// Stage is a position in a ring of COUNT buffers, and the parity of the round.
 template <int COUNT>
 struct Stage {
   int index = 0;
@@ -85,14 +85,14 @@ DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING> DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
 
-// descriptor names a tile in shared memory: swizzled rows of 128 bytes, 8 rows every 1024 bytes. slab is the distance
-// between the tiles of the first and the last 64 columns, used where the columns are what the product yields (V).
+// descriptor is the matrix descriptor of a tile in shared memory: swizzled rows of 128 bytes, 8 rows every 1024 bytes. slab
+// is the distance between the tiles of the first and the last 64 columns, used for a transposed operand (V).
 DEVICE uint64_t descriptor(uint32_t address, uint32_t slab) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(slab >> 4) << 16 |
          static_cast<uint64_t>(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// advanced is the descriptor of what lies bytes behind. That the upper word is the same spares the compiler registers.
+// advanced is the descriptor of the address + bytes. The upper word stays, which saves registers.
 DEVICE uint64_t advanced(uint64_t d, uint32_t bytes) { return (d & ~0xFFFFFFFFull) | (static_cast<uint32_t>(d) + (bytes >> 4)); }
 
 #define REGS4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -109,7 +109,7 @@ DEVICE uint64_t advanced(uint64_t d, uint32_t bytes) { return (d & ~0xFFFFFFFFul
   "%57,%58,%59,%60,%61,%62,%63}"
 
 // wgmma<TRANSPOSED>(d, a, b, add): d = a·b, plus d if add, for 64 rows and 16 values of the inner dimension. a is this
-// thread's part of the left operand. b is a descriptor; with TRANSPOSED the inner dimension runs along the rows there.
+// thread's part of the left operand. b is a descriptor; with TRANSPOSED the inner dimension is that of its rows.
 template <int TRANSPOSED>
 DEVICE void wgmma(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(

@@ -1,6 +1,6 @@
-// Scores of every column for each query group, in float32, as score_sm80.cu computes them. A block owns 64 keys of one head;
-// the queries of one group after the other come in tiles of up to 32. Each thread adds up its 4 queries' weights of 4 keys,
-// and behind the last tile of a group the 8 threads that have the same keys are added.
+// Scores of every column for each query group, in float32, as in scorecollect_sm80.cu. A block owns 64 keys of one head and
+// walks over the queries group by group in tiles of up to 32. Each thread sums the weights of its 4 queries for 4 keys;
+// after the last tile of a group the sums of the 8 threads that have the same keys are added.
 #include "attention_f32.cuh"
 
 struct Scores {
@@ -13,7 +13,7 @@ struct Scores {
   int stype, dim;
 };
 
-constexpr int kSums = (kDepth * (kQueryPitch + kKeyPitch));      // behind the operands, in floats: [8, kTile]
+constexpr int kSums = (kDepth * (kQueryPitch + kKeyPitch));      // after the operands, in floats: [8, kTile]
 constexpr int kShared = 4 * (kSums + kThreads / 16 * kTile);
 
 DEVICE void score(const Scores& a) {
@@ -59,9 +59,9 @@ DEVICE void score(const Scores& a) {
   }
 }
 
-LAUNCH(score_f32, kThreads, kShared, kTile, 0)
+LAUNCH(scorecollect_f32, kThreads, kShared, kTile, 0)
 extern "C" __global__ void __launch_bounds__(kThreads)
-    score_f32(const float* q, const float* k, const float* lse, void* scores, const int* start, long long batch, long long heads,
+    scorecollect_f32(const float* q, const float* k, const float* lse, void* scores, const int* start, long long batch, long long heads,
               long long kv_heads, long long n, long long group, double scale, long long pitch, long long stype, long long dim) {
   score(Scores{q, k, lse, scores, start, static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n),
                static_cast<int>(group), static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype), static_cast<int>(dim)});

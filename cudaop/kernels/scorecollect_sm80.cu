@@ -1,6 +1,6 @@
 // Scores of every column for each query group, for any GPU since Ampere and any group size: the mean over the group's
-// queries i of exp2(scale·q_i·k_j - lse_i), as score_sm90.cu computes it. A block owns 64 keys of one head, 16 for each
-// warp, as left operands in registers; the queries of one group after the other come in tiles of up to 64.
+// queries i of exp2(scale·q_i·k_j - lse_i), as in scorecollect_sm90.cu. A block keeps 64 keys of one head in registers, 16
+// for each warp, as left operands, and walks over the queries group by group in tiles of up to 64.
 #include "common.cuh"
 
 constexpr int kKeys = 64, kTile = 64;
@@ -20,7 +20,7 @@ template <int D>
 DEVICE void score(const Scores& a) {
   constexpr int kTileBytes = kTile * D * 2;
   extern __shared__ uint8_t memory[];
-  __shared__ float weights[2][kTile];            // lse·log2(e) + log2(queries of the group); +inf takes a query out
+  __shared__ float weights[2][kTile];            // lse·log2(e) + log2(queries of the group); +inf removes a query
   const uint32_t base = (smem_address(memory) + 127) & ~127u;
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const int blocks = (a.n + kKeys - 1) / kKeys, bh = blockIdx.x / blocks, batch = bh / a.heads, head = bh % a.heads;
@@ -99,12 +99,12 @@ DEVICE void score(const Scores& a) {
       }
       sum0 = sum1 = 0;
     }
-    __syncthreads();                             // the stage is free
+    __syncthreads();                             // the stage is empty
     group = next_group, first = next, stage ^= 1;
   }
 }
 
-#define SCORE(NAME, D)                                                                                               \
+#define SCORE_COLLECT(NAME, D)                                                                                       \
   LAUNCH(NAME, 128, 2 * kTile * D * 2 + 128, kKeys, 0)                                                               \
   extern "C" __global__ void __launch_bounds__(128)                                                                  \
       NAME(const bf16* q, const bf16* k, const float* lse, void* scores, const int* start, long long batch,          \
@@ -115,5 +115,5 @@ DEVICE void score(const Scores& a) {
                     static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype)});                            \
   }
 
-SCORE(score_sm80_d64, 64)
-SCORE(score_sm80_d128, 128)
+SCORE_COLLECT(scorecollect_sm80_d64, 64)
+SCORE_COLLECT(scorecollect_sm80_d128, 128)

@@ -1,21 +1,21 @@
 // Scores of every column for each query group, on Hopper: the mean over the group's queries i of exp2(scale·q_i·k_j -
 // lse_i), with the log-sum-exp of full attention. Nothing of size N x N is stored.
 //
-// A block owns 512 keys of one head, which stay in shared memory, and streams all queries past them. Four consumer
-// warpgroups multiply 64 keys at a time with a tile of 128 queries. The product is taken as K·Qᵀ, so that the queries of
-// a group lie along a thread's own accumulators: their sum needs no shared memory and no atomics, only an exchange among
-// four lanes. The producer warpgroup copies the tiles and, beside them, lse_i·log2(e) + log2(queries of the group), which
-// makes the sum a mean; +inf takes a query out.
+// A block keeps 512 keys of one head in shared memory and streams all queries of the head. Four consumer warpgroups
+// multiply 64 keys at a time with a tile of 128 queries. The product is K·Qᵀ, so that the queries of a group are
+// accumulators of one thread: their sum needs no shared memory and no atomics, only an exchange among four lanes. The
+// producer warpgroup copies the tiles and lse_i·log2(e) + log2(queries of the group), which makes the sum a mean; +inf
+// removes a query from it.
 //
-// The floor: 2·N²·D·H operations, 512 clocks for 64 keys by 128 queries at D = 128, and as many for the exponentials. An
-// H200 lowers its clock for both, so what also counts is work beside them: tiles are fetched once for as many keys as
-// shared memory holds, and blocks run side by side through the same tiles. docs/gpu.md has what was tried.
+// The lower bound is 2·N²·D·H operations: 512 clocks for 64 keys by 128 queries at D = 128, and as many for the
+// exponentials. An H200 lowers its clock under both, so other work counts too: a tile is copied once for as many keys as
+// shared memory holds, and blocks walk through the same tiles at the same time.
 #include "hopper.cuh"
 
 constexpr int kConsumers = 4, kThreads = 128 * (kConsumers + 1);
 constexpr int kParts = 2;                        // of 64 keys, for each consumer
 constexpr int kKeys = 64 * kConsumers * kParts, kQueries = 128, kStages = 3;
-constexpr int kLate = 1;                         // tiles that are on their way when the next is announced
+constexpr int kInFlight = 1;                     // tiles whose copies are not complete while the producer starts the next
 constexpr int kLsePitch = 36;                    // 32 queries for each of four lanes, in different banks
 
 struct Scores {
@@ -42,7 +42,7 @@ template <int D, int GROUP>
 struct Block {
   using S = Shared<D>;
   static constexpr int kGroups = kQueries / GROUP;                 // of a tile
-  static constexpr int kMine = kGroups > 1 ? kGroups / 2 : 1;      // of which a lane writes so many
+  static constexpr int kLaneGroups = kGroups > 1 ? kGroups / 2 : 1;  // of these, the groups that a lane writes
   const Scores& a;
   const uint32_t base;
   const int warpgroup, tid, lane;
@@ -66,9 +66,9 @@ struct Block {
     }
     const long long rows = static_cast<long long>(head) * a.n;
     const bf16* from = a.q + (rows + row) * D + chunk * 8;
-    Stage<kStages> told;
+    Stage<kStages> complete;
 #pragma unroll 1
-    for (int t = 0; t < tiles + kLate; t++) {
+    for (int t = 0; t < tiles + kInFlight; t++) {
       if (t < tiles) {
         const int query = t * kQueries + tid, group = query / GROUP * GROUP;
         float x = CUDART_INF_F;
@@ -92,11 +92,11 @@ struct Block {
         stage.next();
       }
       copies_commit();
-      if (t >= kLate) {                          // the consumers learn of a tile when it is there for the matrix unit
-        copies_wait<kLate>();
+      if (t >= kInFlight) {                          // a tile is full when the Tensor Cores can see it
+        copies_wait<kInFlight>();
         copies_visible();
-        barrier_arrive(full(told.index));
-        told.next();
+        barrier_arrive(full(complete.index));
+        complete.next();
       }
     }
   }
@@ -104,10 +104,10 @@ struct Block {
   DEVICE void consume() {
     const int consumer = warpgroup - 1, bytes = a.stype == kScoreF32 ? 4 : 2, groups = (a.n + GROUP - 1) / GROUP;
     const long long pitch = a.pitch * bytes;
-    // After the exchange among four lanes, this lane has the sums of one key, for some of the groups.
-    const int key = first + consumer * 64 + (tid >> 5) * 16 + (lane >> 2) + 8 * (lane & 1), first_group = kGroups > 1 ? (lane >> 1 & 1) * kMine : 0;
+    // After the exchange among four lanes, a lane has the sums of one key for kLaneGroups groups.
+    const int key = first + consumer * 64 + (tid >> 5) * 16 + (lane >> 2) + 8 * (lane & 1), first_group = kGroups > 1 ? (lane >> 1 & 1) * kLaneGroups : 0;
     char* out = static_cast<char*>(a.scores) + (static_cast<long long>(head) * groups + first_group) * pitch + static_cast<long long>(key) * bytes;
-    int left = groups - first_group;             // groups to write
+    int left = groups - first_group;             // groups that are not yet written
 #pragma unroll 1
     for (int t = 0; t < tiles; t++) {
       barrier_wait(full(stage.index), stage.parity);
@@ -139,17 +139,17 @@ struct Block {
           const float x = exp2_approx(fmaf(s[j], a.scale_log2, -lse[j / 4 * 2 + j % 2]));
           to = j % (GROUP / 2) < 4 && j % 2 == 0 ? x : to + x;
         }
-        float mean[kMine];
+        float mean[kLaneGroups];
 #pragma unroll
         for (int g = 0; g < kGroups; g++) sum[g][0] = (lane & 1 ? sum[g][1] : sum[g][0]) + __shfl_xor_sync(~0u, lane & 1 ? sum[g][0] : sum[g][1], 1);
 #pragma unroll
-        for (int g = 0; g < kMine; g++) {
-          const float other = sum[(g + kMine) % kGroups][0];
+        for (int g = 0; g < kLaneGroups; g++) {
+          const float other = sum[(g + kLaneGroups) % kGroups][0];
           mean[g] = (lane & 2 ? other : sum[g][0]) + __shfl_xor_sync(~0u, lane & 2 ? sum[g][0] : other, 2);
         }
         const int my_key = key + part * 64 * kConsumers;
 #pragma unroll
-        for (int g = 0; g < kMine; g++) {
+        for (int g = 0; g < kLaneGroups; g++) {
           const float x = my_key >= start ? mean[g] : 0.f;
           if (my_key < a.n && g < left && (kGroups > 1 || (lane & 2) == 0)) {
             char* to = out + part * 64 * kConsumers * bytes + g * pitch;
@@ -169,8 +169,8 @@ DEVICE void score(const Scores& a) {
   using S = Shared<D>;
   extern __shared__ uint8_t memory[];
   uint32_t base = (smem_address(memory) + 1023) & ~1023u;
-  asm("" : "+r"(base));                          // or it is computed again wherever it is needed
-  // One lane's value for all of its warp, which the compiler then knows to be uniform.
+  asm("" : "+r"(base));                          // keeps the compiler from computing it at every use
+  // A shuffle tells the compiler that the value is uniform.
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x >> 7), 0);
   const int blocks = (a.n + kKeys - 1) / kKeys, head = blockIdx.x / blocks, batch = head / a.heads;
   Block<D, GROUP> block{a, base, warpgroup, static_cast<int>(threadIdx.x & 127), static_cast<int>(threadIdx.x & 31),
@@ -190,7 +190,7 @@ DEVICE void score(const Scores& a) {
   }
 }
 
-#define SCORE(NAME, D, GROUP)                                                                                        \
+#define SCORE_COLLECT(NAME, D, GROUP)                                                                                \
   LAUNCH(NAME, kThreads, Shared<D>::kBytes, kKeys, 0)                                                                \
   extern "C" __global__ void __launch_bounds__(kThreads, 1)                                                          \
       NAME(const bf16* q, const bf16* k, const float* lse, void* scores, const int* start, long long batch,          \
@@ -201,11 +201,11 @@ DEVICE void score(const Scores& a) {
                            pitch, static_cast<int>(stype)});                                                         \
   }
 
-#define SCORE_GROUPS(D)                                                                                              \
-  SCORE(score_sm90_d##D##_g128, D, 128)                                                                              \
-  SCORE(score_sm90_d##D##_g64, D, 64)                                                                                \
-  SCORE(score_sm90_d##D##_g32, D, 32)                                                                                \
-  SCORE(score_sm90_d##D##_g16, D, 16)
+#define SCORE_COLLECT_GROUPS(D)                                                                                      \
+  SCORE_COLLECT(scorecollect_sm90_d##D##_g128, D, 128)                                                               \
+  SCORE_COLLECT(scorecollect_sm90_d##D##_g64, D, 64)                                                                 \
+  SCORE_COLLECT(scorecollect_sm90_d##D##_g32, D, 32)                                                                 \
+  SCORE_COLLECT(scorecollect_sm90_d##D##_g16, D, 16)
 
-SCORE_GROUPS(64)
-SCORE_GROUPS(128)
+SCORE_COLLECT_GROUPS(64)
+SCORE_COLLECT_GROUPS(128)

@@ -6,11 +6,11 @@
   extern "C" __global__ void __launch_bounds__(kThreads)                                                             \
       NAME(const float* q, const float* k, const float* v, void* out, float* lse, const int* start, long long reach, \
            long long sinks, long long batch, long long heads, long long kv_heads, long long n, double scale,         \
-           long long otype, long long by_tokens, const int* span, long long dim) {                                   \
+           long long otype, long long bnhd, const int* query_range, long long dim) {                                 \
     attend<D, kWindow>(AttentionOf<float>{q, k, v, out, lse, start, nullptr, 0, 0, static_cast<int>(batch),          \
                                           static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n),  \
                                           0, static_cast<float>(scale) * kLog2e, static_cast<int>(otype),            \
-                                          by_tokens != 0, static_cast<int>(reach), static_cast<int>(sinks), span},   \
+                                          bnhd != 0, static_cast<int>(reach), static_cast<int>(sinks), query_range}, \
                        static_cast<int>(dim));                                                                       \
   }
 

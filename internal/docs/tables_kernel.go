@@ -51,7 +51,7 @@ func kernelRefresh(t *table) {
 // long returns a row of the kernels' own program for columns in long runs, which bring the
 // GPU to its power limit.
 func (t *table) long(group, n int, sparsity, share float64) record {
-	for _, r := range t.find("gpu", record{"kernel": fmt.Sprintf("sparse_sm90_d128_g%d", group), "n": n, "sparsity": sparsity, "share": share}) {
+	for _, r := range t.find("gpu", record{"kernel": fmt.Sprintf("columnsparse_sm90_d128_g%d", group), "n": n, "sparsity": sparsity, "share": share}) {
 		if strings.HasPrefix(r.text("timing"), "long runs") {
 			return r
 		}
