@@ -12,6 +12,7 @@ type generateCmd struct {
 	Open    modelFlag    `embed:""`
 	Text    *string      `arg:"" optional:"" name:"prompt" help:"The prompt, as --prompt gives it."`
 	Prompt  promptFlags  `embed:""`
+	Many    batchFlags   `embed:""`
 	Method  methodFlags  `embed:""`
 	Sampler samplerFlags `embed:""`
 
@@ -28,11 +29,17 @@ Examples:
   pulsecol generate --model LLaDA-8B-Instruct --chat "Who are you?" --gen-length 64 --block-length 32
   pulsecol generate --model Dream-v0-Instruct-7B --chat --prompt - --alg entropy --temperature 0.2 --sparsity 0.8
   pulsecol generate --model DIR --prompt-ids 5,17,4 --method sparsed --json
+  pulsecol generate --model DIR --chat --prompts questions.txt --json > answers.jsonl
 
-An interrupt (Ctrl-C) stops within the step in progress and prints what there is; the exit status is then 130.`
+An interrupt (Ctrl-C) stops within the step in progress and prints what there is; the exit status is then 130.
+
+With --prompts the answers come in the order of the lines, each after a line "==> line N <==", or with --json as an object with index, line and batch. All prompts are checked before the first is answered.`
 }
 
 func (c *generateCmd) Run(line *kong.Context, std stdio) error {
+	if c.Text != nil && c.Many.Prompts != nil {
+		return usagef("the prompt %.60q can't be used together with --prompts", *c.Text)
+	}
 	if err := c.Prompt.take(c.Text); err != nil {
 		return err
 	}
@@ -44,6 +51,12 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	s, err := c.Sampler.choose(m, line)
 	if err != nil {
 		return err
+	}
+	if c.Many.Prompts != nil {
+		return c.runPrompts(line, std, m, s)
+	}
+	if c.Many.Batch != 1 {
+		return usagef("--batch needs --prompts")
 	}
 	p, err := c.Prompt.read(m, std.in)
 	if err != nil {

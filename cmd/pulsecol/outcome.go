@@ -129,8 +129,12 @@ func answerText(m *openModel, out outcome) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// printRun says what a generation took.
-func printRun(w io.Writer, m *openModel, att attention, out outcome) {
+// printRun says what a generation took, of one sequence or of several at once.
+func printRun(w io.Writer, m *openModel, att attention, outs ...outcome) {
+	rate := 0.0
+	for _, out := range outs {
+		rate += out.tokensPerSecond(m.config().MaskID)
+	}
 	fmt.Fprintf(w, "%d steps in %s, %.3g tokens a second: %s\n",
-		out.Steps, seconds(out.Seconds), out.tokensPerSecond(m.config().MaskID), att.describe(out.Stats))
+		outs[0].Steps, seconds(outs[0].Seconds), rate, att.describe(outs[0].Stats))
 }

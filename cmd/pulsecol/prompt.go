@@ -29,7 +29,7 @@ type prompt struct {
 
 // read returns the prompt for m.
 func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
-	if err := f.validate(m); err != nil {
+	if err := f.check(m, f.given()); err != nil {
 		return prompt{}, err
 	}
 	if f.PromptIDs != nil {
@@ -47,18 +47,24 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	if own {
 		p.question = text
 	}
+	p.ids, err = f.encode(m, text)
+	return p, err
+}
+
+// encode returns the tokens of a prompt's text.
+func (f *promptFlags) encode(m *openModel, text string) (ids []int32, err error) {
 	switch {
 	case f.Chat:
-		p.ids, err = f.Form.encode(m, []llada.Message{{Role: "user", Content: text}})
+		ids, err = f.Form.encode(m, []llada.Message{{Role: "user", Content: text}})
 	case m.embedded && !f.Raw:
-		p.ids, err = m.Encode(asQuestion(text))
+		ids, err = m.Encode(asQuestion(text))
 	default:
-		p.ids, err = m.Encode(text)
+		ids, err = m.Encode(text)
 	}
 	if err != nil {
-		return prompt{}, fmt.Errorf("%s: %w", m.name, err)
+		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
-	return p, m.checkVocabulary(p.ids)
+	return ids, m.checkVocabulary(ids)
 }
 
 // checkVocabulary reports a token of the tokenizer that the model does not have.
@@ -76,7 +82,7 @@ func (f *promptFlags) take(text *string) error {
 	switch {
 	case text == nil:
 		return nil
-	case f.Prompt != nil || f.PromptFile != nil || f.PromptIDs != nil || f.RandomIDs != nil:
+	case f.given():
 		return usagef("the prompt %.60q can't be used together with --prompt, --prompt-file, --prompt-ids or --random-ids", *text)
 	}
 	f.Prompt = text
@@ -93,16 +99,20 @@ func asQuestion(text string) string {
 	return "Q: " + text + end
 }
 
-func (f *promptFlags) validate(m *openModel) error {
-	none := f.Prompt == nil && f.PromptFile == nil && f.PromptIDs == nil && f.RandomIDs == nil
+func (f *promptFlags) given() bool {
+	return f.Prompt != nil || f.PromptFile != nil || f.PromptIDs != nil || f.RandomIDs != nil
+}
+
+// check reports flags that do not go together; given says whether there is a prompt.
+func (f *promptFlags) check(m *openModel, given bool) error {
 	switch {
-	case none && !m.embedded:
+	case !given && !m.embedded:
 		return usagef("no prompt: want --prompt, --prompt-file, --prompt-ids or --random-ids")
 	case f.Chat && m.embedded:
 		return usagef("--chat: the small model has no chat form")
 	case f.Raw && !m.embedded:
 		return usagef("--raw does not apply with --model: prompts are left as they are")
-	case f.Raw && none:
+	case f.Raw && !given:
 		return usagef("--raw needs a prompt")
 	case f.Form.System != nil && !f.Chat:
 		return usagef("--system needs --chat")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
@@ -41,6 +42,8 @@ type sampler interface {
 	steps(prompt []int32) (int, error)     // of a generation, or why there cannot be one
 	onLoad(report func(done, total int64)) // while a GPU gets the weights, in bytes
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error)
+	generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error)
+	independent(prompts [][]int32) bool // whether those of one length have the same output in a batch as alone
 	memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error)
 }
 
@@ -102,6 +105,18 @@ func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
+func (s *lladaSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error) {
+	o := s.o
+	o.OnStep = onStep
+	return s.GenerateBatch(ctx, prompts, cfg, o)
+}
+
+// independent: random numbers are drawn for a sequence's place in the batch, and with
+// a threshold a block ends for all sequences together.
+func (s *lladaSampler) independent([][]int32) bool {
+	return s.o.Temperature == 0 && s.o.Remasking != "random" && s.o.Threshold == 0 && s.o.Factor == 0
+}
+
 func (s *lladaSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
 	return s.PredictMemory(batch, promptLength, cfg, s.o)
 }
@@ -133,6 +148,20 @@ func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	o := s.o
 	o.OnStep = onStep
 	return s.Generate(ctx, prompt, cfg, o)
+}
+
+func (s *dreamSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error) {
+	o := s.o
+	o.OnStep = onStep
+	return s.GenerateBatch(ctx, prompts, cfg, o)
+}
+
+// independent: origin, the default, fills positions at random, and how many a step
+// fills is the same for all sequences, by the mean of their masks.
+func (s *dreamSampler) independent(prompts [][]int32) bool {
+	masks := !s.o.SuppressMask || slices.ContainsFunc(prompts, func(p []int32) bool { return slices.Contains(p, s.Config().MaskID) })
+	random := s.o.Alg == "" || s.o.Alg == "origin" || s.o.AlgTemp > 0 || s.o.Temperature > 0
+	return !masks && !random && s.o.Alg != "confidence_threshold"
 }
 
 func (s *dreamSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
