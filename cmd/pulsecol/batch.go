@@ -24,9 +24,6 @@ type batchFlags struct {
 // maxPrompts is the largest file of prompts.
 var maxPrompts = infile.Limit{Bytes: 256 << 20, What: "a file of prompts"}
 
-// maxBatch is far above what pays.
-const maxBatch = 1024
-
 // job is a prompt of a file.
 type job struct {
 	index int // from 0
@@ -58,8 +55,10 @@ type numbered struct {
 // runPrompts answers every prompt of a file. What is wrong with one of them is an
 // error before any is answered.
 func (c *generateCmd) runPrompts(line *kong.Context, std stdio, m *openModel, s sampler) error {
-	if c.Many.Batch < 1 || c.Many.Batch > maxBatch {
-		return usagef("--batch %d: want 1 to %d", c.Many.Batch, maxBatch)
+	var b bounds
+	b.between(1, maxBatch, "batch", &c.Many.Batch)
+	if err := b.err(); err != nil {
+		return err
 	}
 	if err := c.Prompt.check(m, true); err != nil {
 		return err

@@ -145,8 +145,8 @@ func TestPromptsRefused(t *testing.T) {
 		{[]string{good, "\xff"}, "", ":2:1: byte 0xff is not valid UTF-8"},
 		{[]string{good, fmt.Sprintf(`{"prompt_ids":[%s1]}`, strings.Repeat("1,", 511))}, "", ":2: a prompt of 512 tokens"},
 		{[]string{"", " "}, "", "has no prompt"},
-		{[]string{good}, "--batch 0", "--batch 0: want 1 to 1024"},
-		{[]string{good}, "--batch 1025", "--batch 1025: want 1 to 1024"},
+		{[]string{good}, "--batch 0", "--batch 0: want 1 to 65536"},
+		{[]string{good}, "--batch 65537", "--batch 65537: want 1 to 65536"},
 		{[]string{good}, "--prompt-ids 1", "can't be used together"},
 		{[]string{good}, "--raw", "--raw does not apply"},
 	} {
