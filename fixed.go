@@ -23,7 +23,8 @@ type Fixed struct {
 	// one head it serves all of them; otherwise there are as many as the layer has. All
 	// tables have the same groups, which are those in force: Config.GroupSize is 0 or
 	// the same. Len is the number of tokens of the layer's sequence. Every group keeps a
-	// key, unless its batch row keeps none at all, as a row of nothing but padding.
+	// key; under a padding mask it need not, for refreshes keep none for some groups of
+	// padding.
 	Tables []*ColumnTable
 }
 

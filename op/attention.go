@@ -55,7 +55,7 @@ func (p *AttentionParams) checkGiven(o fmt.Stringer, s kernel.Shape) error {
 	if p.Selection.Kind != SelectFixed {
 		return nil
 	}
-	if err := p.State.given.fits(s, p.Group); err != nil {
+	if err := p.State.given.fits(s, p.Group, p.Masked); err != nil {
 		return fmt.Errorf("%s: %w", o, err)
 	}
 	return nil

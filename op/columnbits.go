@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
@@ -16,8 +17,7 @@ type ColumnBits struct {
 
 // Validate returns an error that wraps ErrShape or ErrValue unless attention can go by
 // c: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
-// key from Len on, and every group of a batch row keeps a key, or none of them does, as
-// in a row of nothing but padding. Some group keeps one.
+// key from Len on, and some group keeps a key.
 func (c *ColumnBits) Validate() error {
 	for _, size := range []struct {
 		name  string
@@ -30,26 +30,36 @@ func (c *ColumnBits) Validate() error {
 	if !c.complete() {
 		return fmt.Errorf("%w: %d words of Bits, want %d·%d·ceil(%d/%d)·ceil(%d/32)", ErrShape, len(c.Bits), c.Batch, c.Heads, c.Len, c.Group, c.Len)
 	}
-	if popcount(c.Bits) == 0 {
+	w, kept := kernel.Words(c.Len), false
+	for i, row := range c.rows() {
+		if beyond := c.Len % 32; beyond != 0 && row[w-1]>>beyond != 0 {
+			return fmt.Errorf("%w: %s keeps keys beyond the last of %d", ErrValue, c.place(i), c.Len)
+		}
+		kept = kept || popcount(row) > 0
+	}
+	if !kept {
 		return fmt.Errorf("%w: no group keeps a key", ErrValue)
 	}
-	w, groups := kernel.Words(c.Len), kernel.Groups(c.Len, c.Group)
-	for b := range c.Batch {
-		rows := slices.Collect(slices.Chunk(c.batchRow(b), w))
-		empty := -1
-		for r, row := range rows {
-			if beyond := c.Len % 32; beyond != 0 && row[w-1]>>beyond != 0 {
-				return fmt.Errorf("%w: batch row %d, head %d, group %d keeps keys beyond the last of %d", ErrValue, b, r/groups, r%groups, c.Len)
+	return nil
+}
+
+// rows are the groups' parts of Bits, over all batch rows and heads.
+func (c *ColumnBits) rows() iter.Seq2[int, []uint32] {
+	return func(yield func(int, []uint32) bool) {
+		i := 0
+		for row := range slices.Chunk(c.Bits, kernel.Words(c.Len)) {
+			if !yield(i, row) {
+				return
 			}
-			if empty < 0 && popcount(row) == 0 {
-				empty = r
-			}
-		}
-		if empty >= 0 && popcount(c.batchRow(b)) > 0 {
-			return fmt.Errorf("%w: batch row %d, head %d, group %d keeps no key", ErrValue, b, empty/groups, empty%groups)
+			i++
 		}
 	}
-	return nil
+}
+
+// place names the group of a row.
+func (c *ColumnBits) place(row int) string {
+	u := kernel.Groups(c.Len, c.Group)
+	return fmt.Sprintf("batch row %d, head %d, group %d", row/(u*c.Heads), row/u%c.Heads, row%u)
 }
 
 // complete reports whether Bits has the words that the sizes, which are at least 1, ask
@@ -65,15 +75,10 @@ func (c *ColumnBits) complete() bool {
 	return have == 1
 }
 
-// batchRow returns the bits of a batch row.
-func (c *ColumnBits) batchRow(b int) []uint32 {
-	size := len(c.Bits) / c.Batch
-	return c.Bits[b*size : (b+1)*size]
-}
-
 // fits returns an error unless c can serve attention of the shape s in groups of group
-// queries.
-func (c *ColumnBits) fits(s kernel.Shape, group int) error {
+// queries. Without a padding mask every group keeps a key. With one a group of padding
+// may keep none, and which these are a step decides.
+func (c *ColumnBits) fits(s kernel.Shape, group int, masked bool) error {
 	switch {
 	case c.Len != s.Len:
 		return fmt.Errorf("%w: columns given for %d tokens, want %d", ErrShape, c.Len, s.Len)
@@ -83,6 +88,13 @@ func (c *ColumnBits) fits(s kernel.Shape, group int) error {
 		return fmt.Errorf("%w: columns given for %d heads, want 1 or %d", ErrShape, c.Heads, s.Heads)
 	case c.Group != group:
 		return fmt.Errorf("%w: columns given for groups of %d queries, want %d", ErrShape, c.Group, group)
+	case masked:
+		return nil
+	}
+	for i, row := range c.rows() {
+		if popcount(row) == 0 {
+			return fmt.Errorf("%w: columns given without a key for %s, and there is no padding mask", ErrValue, c.place(i))
+		}
 	}
 	return nil
 }

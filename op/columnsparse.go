@@ -63,9 +63,6 @@ func (o *ColumnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, er
 	if err != nil {
 		return nil, err
 	}
-	if err := o.p.checkGiven(o, sh); err != nil {
-		return nil, err
-	}
 	if want := o.tableShape(sh); !sameShape(s[3], want) {
 		return nil, fmt.Errorf("%s: %w: columns %v, want %v", o, ErrShape, s[3], want)
 	}
