@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -82,22 +83,30 @@ func lost(format string, args ...any) error { return &Error{fmt.Sprintf(format, 
 // Fault returns the error behind a panic: what happened to the mapped file that the
 // goroutine could not read. It is nil if the panic is no fault in a mapped file.
 func Fault(recovered any) error {
-	fault, ok := recovered.(interface {
-		runtime.Error
-		Addr() uintptr
-	})
+	fault, ok := recovered.(runtime.Error)
 	if !ok {
 		return nil
+	}
+	at, known := uintptr(0), false
+	if f, ok := fault.(interface{ Addr() uintptr }); ok {
+		at, known = f.Addr(), true
+	} else if !strings.Contains(fault.Error(), "invalid memory address") {
+		return nil // of an index, a division, ...
 	}
 	files.Lock()
 	defer files.Unlock()
 	for f := range files.open {
-		start := uintptr(unsafe.Pointer(&f.Data[0]))
-		if at := fault.Addr() - start; at < uintptr(len(f.Data)) {
-			if err := f.Intact(); err != nil {
-				return err
-			}
-			return lost("%s cannot be read at byte %d: its disk or network failed", f.path, at)
+		offset := at - uintptr(unsafe.Pointer(&f.Data[0]))
+		here := known && offset < uintptr(len(f.Data))
+		if !here && known {
+			continue
+		}
+		// Emulators do not give the address: then it is a file that has changed.
+		if err := f.Intact(); err != nil {
+			return err
+		}
+		if here {
+			return lost("%s cannot be read at byte %d: its disk or network failed", f.path, offset)
 		}
 	}
 	return nil

@@ -91,6 +91,37 @@ func TestGuard(t *testing.T) {
 	_ = Guard(func() error { panic("other") })
 }
 
+// TestFault: what Go calls a nil pointer is a fault of a file only if one has changed,
+// and other panics never are.
+func TestFault(t *testing.T) {
+	f, path := open(t, 10000)
+	panicked := func(f func()) (r any) {
+		defer func() { r = recover() }()
+		f()
+		return nil
+	}
+	var null *File
+	noAddress := panicked(func() { null.size++ })
+	index := panicked(func() { _ = f.Data[len(path)+20000] })
+	for range 2 {
+		if err := Fault(index); err != nil {
+			t.Errorf("%v: error %v", index, err)
+		}
+		if err := Fault("text"); err != nil {
+			t.Errorf("a string: error %v", err)
+		}
+	}
+	if err := Fault(noAddress); err != nil {
+		t.Errorf("%v with whole files: error %v", noAddress, err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := Fault(noAddress); !errors.Is(err, ErrLost) {
+		t.Errorf("%v with a file cut short: error %v", noAddress, err)
+	}
+}
+
 func TestIntact(t *testing.T) {
 	f, path := open(t, 10000)
 	if err := os.Truncate(path, 9999); err != nil { // the last page reads as zeros

@@ -93,3 +93,18 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+func FuzzGenerationConfig(f *testing.F) {
+	f.Add(`{"max_new_tokens": 3, "steps": null, "eps": 1e-3, "alg": "entropy", "top_p": 0.9, "top_k": 5, "alg_temp": 0}`)
+	f.Add(`{"steps": "many"}`)
+	f.Add(`{"temperature": 1e999}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := parseGeneration(file(text))
+		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
+			t.Errorf("accepted %+v", o)
+		}
+		if err != nil && (!errors.Is(err, ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
+			t.Errorf("error %q", err)
+		}
+	})
+}

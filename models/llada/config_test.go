@@ -100,3 +100,18 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+func FuzzGenerationConfig(f *testing.F) {
+	f.Add(`{"gen_length": 32, "block_length": 8, "steps": null, "temperature": 1e-3}`)
+	f.Add(`{"steps": "many"}`)
+	f.Add(`{"temperature": 1e999}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := parseGeneration(file(text))
+		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
+			t.Errorf("accepted %+v", o)
+		}
+		if err != nil && (!errors.Is(err, ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
+			t.Errorf("error %q", err)
+		}
+	})
+}
