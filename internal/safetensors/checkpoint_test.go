@@ -182,35 +182,3 @@ func TestOpenDirShardNames(t *testing.T) {
 		}
 	}
 }
-
-// FuzzIndex: whatever an index says, the shards are files of its folder, and errors name
-// a file in it.
-func FuzzIndex(f *testing.F) {
-	for _, text := range []string{
-		`{"metadata": {"total_size": 1}, "weight_map": {"a": "1.safetensors"}}`, `{"weight_map": {"a": "../1.safetensors"}}`,
-		`{"weight_map": {"a": 1, "b": null}}`, `{"weight_map": {"a": "1.safetensors", "a": "2"}}`, `{"weight_map": []}`, `{"weight_map": null}`, "[", "",
-	} {
-		f.Add([]byte(text))
-	}
-	dir := f.TempDir()
-	x := safetensors.FromFloat32s("a", nil, []float32{1})
-	if err := safetensors.WriteFile(filepath.Join(dir, "1.safetensors"), []safetensors.Tensor{x}, nil); err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(filepath.Join(dir, safetensors.IndexFile), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := safetensors.OpenDir(dir)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "safetensors: "+dir) || errors.Is(err, fs.ErrNotExist) {
-				t.Fatalf("error %q", err)
-			}
-			return
-		}
-		defer c.Close()
-		if names := c.Names(); len(names) > 1 || len(names) == 1 && names[0] != "a" {
-			t.Fatalf("names %q", names)
-		}
-	})
-}

@@ -382,43 +382,6 @@ func TestDTypes(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add(file("{}", 0))
-	f.Add(file(`{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"b":{"dtype":"BF16","shape":[],"data_offsets":[16,18]},"e":{"dtype":"I64","shape":[0,7],"data_offsets":[18,18]}}  `, 18))
-	for _, c := range malformed {
-		f.Add(c.data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := safetensors.Parse(data, "fuzz")
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "safetensors: fuzz: ") {
-				t.Errorf("error %q does not name the file", err)
-			}
-			return
-		}
-		// The tensors are what they claim to be and share the file out
-		// among them, so writing them again gives the same tensors.
-		tensors := all(t, file)
-		total := 0
-		for _, x := range tensors {
-			n := x.DType.Size()
-			for _, d := range x.Shape {
-				n *= d
-			}
-			if n != len(x.Data) {
-				t.Fatalf("tensor %q: shape %v of %s in %d bytes", x.Name, x.Shape, x.DType, len(x.Data))
-			}
-			total += n
-		}
-		if header := int(binary.LittleEndian.Uint64(data)); 8+header+total != len(data) {
-			t.Fatalf("header of %d bytes and tensors of %d make no file of %d", header, total, len(data))
-		}
-		if diff := cmp.Diff(tensors, all(t, rewrite(t, tensors, file.Metadata()))); diff != "" {
-			t.Errorf("after writing again (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // all returns every tensor of s in the order of Names.
 func all(t testing.TB, s safetensors.Source) []safetensors.Tensor {
 	t.Helper()

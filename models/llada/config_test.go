@@ -101,6 +101,20 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
+func TestGenerationConfigErrorsNameTheField(t *testing.T) {
+	for text, field := range map[string]string{
+		`{"gen_length": -5}`:                    "gen_length",
+		`{"gen_length": 32, "block_length": 5}`: "block_length",
+		`{"steps": -1}`:                         "steps",
+		`{"temperature": -5}`:                   "temperature",
+		`{"steps": "many"}`:                     "steps",
+	} {
+		if _, err := parseGeneration(file(text)); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: error %v does not name %s", text, err, field)
+		}
+	}
+}
+
 func FuzzGenerationConfig(f *testing.F) {
 	f.Add(`{"gen_length": 32, "block_length": 8, "steps": null, "temperature": 1e-3}`)
 	f.Add(`{"steps": "many"}`)
