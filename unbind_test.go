@@ -67,7 +67,7 @@ func TestUnbindAllNonInputs(t *testing.T) {
 				}
 				for _, o := range others {
 					if o.Dtype() != tensor.Uint64 || o.Shape()[0] != 3 || o.Uint64s()[2] != 3 {
-						t.Fatalf("a tensor of somebody else's became %v of %v", o.Shape(), o.Dtype())
+						t.Fatalf("a tensor made afterwards became %v of %v", o.Shape(), o.Dtype())
 					}
 				}
 			})

@@ -312,6 +312,9 @@ func TestBlockErrors(t *testing.T) {
 		b := llada.block(t, 1)
 		c.change(b)
 		y, err := b.Build(x, at, newController(t, pulsecol.Config{}).Layer(0))
+		if !errors.Is(err, op.ErrShape) && name != "theta" { // which has no shape
+			t.Errorf("%s: %v, want ErrShape", name, err)
+		}
 		for _, want := range append(c.want, "graph: blocks.1: ") {
 			if y != nil || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: got %v, %v; want an error with %q", name, y, err, want)

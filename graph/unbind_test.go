@@ -11,7 +11,7 @@ import (
 )
 
 // TestUnbindAllNonInputs: under a workspace, the values of a model's nodes may be
-// dropped between steps, and Gorgonia may give their tensors to somebody else.
+// dropped between steps, and Gorgonia may use their tensors again.
 func TestUnbindAllNonInputs(t *testing.T) {
 	run := func(drop, planned bool) (out [][]float32) {
 		g := gorgonia.NewGraph()
@@ -52,7 +52,7 @@ func TestUnbindAllNonInputs(t *testing.T) {
 		}
 		for _, o := range others {
 			if o.Dtype() != tensor.Float64 || o.Float64s()[0] != 7 {
-				t.Fatalf("a tensor of somebody else's became %v of %v", o.Shape(), o.Dtype())
+				t.Fatalf("a tensor made afterwards became %v of %v", o.Shape(), o.Dtype())
 			}
 		}
 		return out

@@ -166,7 +166,7 @@ func TestKeptResultAfterUnbind(t *testing.T) {
 	}
 	for _, o := range others {
 		if !slices.Equal(o.Float32s(), []float32{7, 8}) {
-			t.Fatalf("a tensor of somebody else's became %v", o)
+			t.Fatalf("a tensor made afterwards became %v", o)
 		}
 	}
 }

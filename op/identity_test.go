@@ -187,6 +187,7 @@ func TestApplyErrors(t *testing.T) {
 	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
 	foreign := input(g2, "x", dense(make([]float32, 8), 1, 2, 4))
 	shapeless := gorgonia.NewTensor(g, tensor.Float32, 3, gorgonia.WithName("shapeless"))
+	double := input(g, "double", dense(make([]float64, 8), 1, 2, 4))
 	matrix := input(g, "matrix", dense(make([]float32, 8), 2, 4))
 	var v gorgonia.Value
 	statement := gorgonia.Read(x, &v)
@@ -199,14 +200,15 @@ func TestApplyErrors(t *testing.T) {
 		{"two graphs", []*gorgonia.Node{x, foreign}, "inputs 0 and 1 belong to different graphs"},
 		{"no shape", []*gorgonia.Node{x, shapeless}, "want 3 dimensions"},
 		{"wrong rank", []*gorgonia.Node{x, matrix}, "input 1 has shape (2, 4), want 3 dimensions"},
-		{"too few", []*gorgonia.Node{x}, "Add"},
-		{"too many", []*gorgonia.Node{x, x, x}, "Add"},
-		{"none", nil, ""},
-		{"a statement", []*gorgonia.Node{x, statement}, "Add"},
+		{"too few", []*gorgonia.Node{x}, "Add{sum}: wrong shape: got 1 inputs, want 2"},
+		{"too many", []*gorgonia.Node{x, x, x}, "got 3 inputs, want 2"},
+		{"none", nil, "got 0 inputs, want 2"},
+		{"a statement", []*gorgonia.Node{x, statement}, "input 1 is a statement, which has no value, want float32 of 3 dimensions"},
+		{"float64", []*gorgonia.Node{x, double}, "Add{sum}: wrong shape: input 1 is float64 of shape (1, 2, 4), want float32 of 3 dimensions"},
 	} {
 		n, err := op.Apply(op.NewAdd("sum"), c.in...)
-		if err == nil || n != nil || !strings.Contains(fmt.Sprint(err), c.want) {
-			t.Errorf("%s: got %v, %v; want an error with %q", c.name, n, err, c.want)
+		if !errors.Is(err, op.ErrShape) || n != nil || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: got %v, %v; want ErrShape with %q", c.name, n, err, c.want)
 		}
 	}
 	if _, err := op.Apply(nil, x); err == nil {

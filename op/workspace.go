@@ -34,7 +34,7 @@ type buffer struct {
 
 // held is a tensor that is the value of a node in more than one run, or of more than
 // one node. Gorgonia's UnbindAllNonInputs clears every *tensor.Dense that is the value
-// of a node and gives it to the next who asks for a tensor. It leaves others alone.
+// of a node and returns it from a later tensor.New. It leaves values of other types alone.
 type held struct{ *tensor.Dense }
 
 // NewWorkspace returns an empty workspace.
