@@ -9,113 +9,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
 
 // operands draws inputs whose scores have a standard deviation of about 2, which
 // makes some weights large and many small.
-func operands(r *rand.Rand, s kernel.Shape) *kernel.Operands {
-	return &kernel.Operands{
-		Shape: s,
-		Q:     normal(r, s.Batch*s.Heads*s.Len*s.HeadDim, 2),
-		K:     normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
-		V:     normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
-		Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
-	}
-}
+func operands(r *rand.Rand, s kernel.Shape) *kernel.Operands { return attncase.Operands(r, s, 2) }
 
-// padding says which positions of each batch row are padding.
-type padding func(batch, i, n int) bool
-
-func leftPadding(batch, i, n int) bool      { return i < (batch+1)*n/5 }
-func scatteredPadding(batch, i, n int) bool { return (i+batch)%3 == 1 }
-func firstRowPadding(batch, i, n int) bool  { return batch == 0 }
-
-func (p padding) apply(a *kernel.Operands) {
-	if p == nil {
-		return
-	}
-	a.Valid = make([]float32, a.Batch*a.Len)
-	for b := range a.Batch {
-		for i := range a.Len {
-			if !p(b, i, a.Len) {
-				a.Valid[b*a.Len+i] = 1
-			}
+// attentionCases are the cases on which the reference with its gradients takes less
+// than a tenth of a second for a table. Larger ones have shapes of GPU tiles.
+func attentionCases() (cases []attncase.Case) {
+	for _, c := range attncase.Cases {
+		if c.Cost() <= 21e5 {
+			cases = append(cases, c)
 		}
-	}
-}
-
-// attentionCase is an entry of the table that every attention function runs on
-// every instruction set.
-type attentionCase struct {
-	name  string
-	shape kernel.Shape
-	group int
-	pad   padding
-}
-
-func attentionCases() []attentionCase {
-	shape := func(batch, kvHeads, ratio, n, dim int) kernel.Shape {
-		return kernel.Shape{Batch: batch, Heads: kvHeads * ratio, KVHeads: kvHeads, Len: n, HeadDim: dim}
-	}
-	cases := []attentionCase{
-		{"one query", shape(1, 1, 1, 1, 4), 32, nil},
-		{"two queries", shape(1, 1, 1, 2, 8), 32, nil},
-		{"group larger than n", shape(1, 2, 1, 5, 16), 32, nil},
-		{"one less than a group", shape(1, 1, 2, 31, 32), 32, nil},
-		{"one group", shape(2, 1, 1, 32, 64), 32, nil},
-		{"one more than a group", shape(1, 1, 7, 33, 16), 32, nil},
-		{"odd head dim", shape(1, 2, 1, 45, 5), 7, nil},
-		{"groups of one", shape(1, 1, 1, 37, 12), 1, nil},
-		{"groups across panels", shape(1, 1, 2, 70, 80), 5, nil},
-		{"one less than a tile", shape(1, 1, 1, 127, 16), 64, nil},
-		{"one tile", shape(1, 1, 1, 128, 128), 16, nil},
-		{"one more than a tile", shape(1, 1, 1, 129, 32), 32, nil},
-		{"two key blocks", shape(1, 1, 2, 257, 8), 32, nil},
-		{"group of several tiles", shape(1, 1, 1, 300, 8), 150, nil},
-		{"group of everything", shape(1, 1, 1, 140, 8), 1 << 30, nil},
-		{"left padding", shape(2, 1, 1, 129, 32), 32, leftPadding},
-		{"scattered padding", shape(2, 1, 2, 50, 20), 16, scatteredPadding},
-		{"scattered padding, two key blocks", shape(1, 1, 1, 390, 4), 32, scatteredPadding},
-		{"row of padding", shape(2, 2, 1, 40, 16), 16, firstRowPadding},
 	}
 	return cases
 }
 
-// tables are column tables for a case: random, with everything, with nothing in
-// some groups, shared, and the static patterns.
-func (c *attentionCase) tables(r *rand.Rand) map[string]*kernel.Table {
-	s := c.shape
-	groups, words := kernel.Groups(s.Len, c.group), kernel.Words(s.Len)
-	random := func(rows int, share float64) []uint32 {
-		bits := make([]uint32, rows*groups*words)
-		for row := range rows * groups {
-			if share < 1 && row%4 == 3 {
-				continue // an empty set
-			}
-			for j := range s.Len {
-				if r.Float64() < share {
-					bits[row*words+j/32] |= 1 << (j % 32)
-				}
-			}
-		}
-		return bits
+// tables are those of a case, few for longer ones: the reference is slow.
+func tables(c attncase.Case, r *rand.Rand) map[string]*kernel.Table {
+	all := c.Tables(r)
+	if c.Len > 60 {
+		maps.DeleteFunc(all, func(name string, _ *kernel.Table) bool { return name != "random" && name != "streaming" })
 	}
-	tables := map[string]*kernel.Table{
-		"random":       {Bits: random(s.Batch*s.Heads, 0.3), Group: c.group, Reach: -1},
-		"all":          {Bits: random(s.Batch*s.Heads, 1), Group: c.group, Reach: -1},
-		"shared heads": {Bits: random(s.Batch, 0.5), Group: c.group, SharedHeads: true, Reach: -1},
-		"shared batch": {Bits: random(s.Heads, 0.5), Group: c.group, SharedBatch: true, Reach: -1},
-		"window":       {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 3},
-		"streaming":    {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 9, Sinks: 2},
-		"thin window":  {Bits: random(1, 0.4), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: 0, Sinks: 1},
-		"wide window":  {Bits: random(1, 1), Group: c.group, SharedBatch: true, SharedHeads: true, Reach: math.MaxInt},
-	}
-	if s.Len > 60 { // the reference is slow
-		maps.DeleteFunc(tables, func(name string, _ *kernel.Table) bool { return name != "random" && name != "streaming" })
-	}
-	return tables
+	return all
 }
 
 // results are the values of an operation by name.
@@ -160,13 +80,13 @@ func attentionResults(a *kernel.Operands, group int, dout []float32, tables map[
 
 func TestAttention(t *testing.T) {
 	for i, c := range attentionCases() {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			r := newRand(uint64(i))
-			a := operands(r, c.shape)
-			c.pad.apply(a)
+			a := operands(r, c.Shape)
+			c.Padding.Apply(a)
 			dout := normal(r, len(a.Q), 1)
-			tables := c.tables(r)
-			want := attentionResults(a, c.group, dout, tables)
+			tables := tables(c, r)
+			want := attentionResults(a, c.Group, dout, tables)
 			kernel.ForEachISA(t, func(t *testing.T) {
 				check := func(name string, got []float32) {
 					t.Helper()
@@ -193,16 +113,16 @@ func TestAttention(t *testing.T) {
 				check("dense lse", lse)
 				grad("dense", nil)
 
-				groups := kernel.Groups(a.Len, c.group)
+				groups := kernel.Groups(a.Len, c.Group)
 				scores, checkScores := guarded(t, a.Batch*a.Heads*groups*a.Len)
-				team.DenseScores(out, scores, a, c.group)
+				team.DenseScores(out, scores, a, c.Group)
 				check("dense out", out)
 				check("scores", scores)
-				team.Scores(scores, a.Len, a, c.group, 0)
+				team.Scores(scores, a.Len, a, c.Group, 0)
 				check("scores", scores)
 				lo := a.Len / 3
 				// Beside each other, behind the first lo columns of another matrix.
-				team.Scores(scores[lo:], a.Len, a, c.group, lo)
+				team.Scores(scores[lo:], a.Len, a, c.Group, lo)
 				var part []float32
 				for r := range a.Batch * a.Heads * groups {
 					part = append(part, scores[r*a.Len+lo:(r+1)*a.Len]...)
@@ -227,17 +147,17 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// TestWanted checks that queries that are wanted alone get the bits that they get
+// TestQueryRange checks that the queries of a range get the bits that they get
 // among all others, at every instruction set and precision, and that far ones are left alone.
-func TestWanted(t *testing.T) {
+func TestQueryRange(t *testing.T) {
 	const far = 512 // queries, as many as the largest tile has
-	long := attentionCase{"several tiles", kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, 32, nil}
+	long := attncase.Case{Name: "several tiles", Shape: kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, Group: 32}
 	for i, c := range append(attentionCases(), long) {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			r := newRand(uint64(i))
-			a := operands(r, c.shape)
-			c.pad.apply(a)
-			tables := c.tables(r)
+			a := operands(r, c.Shape)
+			c.Padding.Apply(a)
+			tables := tables(c, r)
 			tables["dense"] = nil
 			n := a.Len
 			kernel.ForEachISA(t, func(t *testing.T) {
@@ -258,8 +178,8 @@ func TestWanted(t *testing.T) {
 							some.From, some.To = span[0], span[1]
 							what := fmt.Sprintf("%s, %v, queries %v", name, precision, span)
 							part, partLSE := make([]float32, len(out)), make([]float32, len(lse))
-							fill(part, 17)
-							fill(partLSE, 17)
+							attncase.Fill(part, 17)
+							attncase.Fill(partLSE, 17)
 							attend(part, partLSE)
 							for q := range partLSE {
 								row, at := part[q*a.HeadDim:][:a.HeadDim], q%n
@@ -303,31 +223,11 @@ func TestGradientsAskedFor(t *testing.T) {
 // TestNaN puts NaN and infinities into single elements and expects them to reach
 // what depends on these, and nothing else.
 func TestNaN(t *testing.T) {
-	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8}
-	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	for _, c := range []struct {
-		name string
-		set  func(a *kernel.Operands)
-	}{
-		{"NaN query", func(a *kernel.Operands) { a.Q[3*8+1] = nan }},
-		{"NaN query with payload", func(a *kernel.Operands) { a.Q[3*8+1] = math.Float32frombits(0x7fc00123) }},
-		{"NaN key", func(a *kernel.Operands) { a.K[5*8] = nan }},
-		{"NaN value", func(a *kernel.Operands) { a.V[7*8+2] = nan }},
-		{"+Inf score", func(a *kernel.Operands) { a.K[5*8] = inf; fill(a.Q, 1) }},
-		{"-Inf scores of one key", func(a *kernel.Operands) { a.K[5*8] = -inf; fill(a.Q, 1) }},
-		{"-Inf scores everywhere", func(a *kernel.Operands) { fill(a.K, -inf); fill(a.Q, 1) }},
-		{"huge scores", func(a *kernel.Operands) {
-			for i := range a.Q {
-				a.Q[i] *= 1e18
-				if i < len(a.K) {
-					a.K[i] *= 1e18
-				}
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	s := attncase.SpecialShape
+	for _, c := range attncase.Specials {
+		t.Run(c.Name, func(t *testing.T) {
 			a := operands(newRand(1), s)
-			c.set(a)
+			c.Set(a)
 			const group = 8
 			outPlain, lsePlain := ref.Attention[float32](a, nil)
 			outWant, lseWant := ref.Attention[float64](a, nil)
@@ -346,27 +246,21 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-func fill(x []float32, f float32) {
-	for i := range x {
-		x[i] = f
-	}
-}
-
 // TestPaddingIsNotRead fills padding positions with NaN: none of it may reach
 // the queries that are not padding.
 func TestPaddingIsNotRead(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 70, HeadDim: 16}
-	for name, pad := range map[string]padding{"left": leftPadding, "scattered": scatteredPadding} {
+	for name, pad := range map[string]attncase.Padding{"left": attncase.Left, "scattered": attncase.Scattered} {
 		t.Run(name, func(t *testing.T) {
 			clean := operands(newRand(2), s)
-			pad.apply(clean)
+			pad.Apply(clean)
 			dirty := *clean
 			dirty.K, dirty.V = clone(clean.K), clone(clean.V)
 			for b := range s.Batch {
 				for i := range s.Len {
 					if clean.Valid[b*s.Len+i] == 0 {
-						fill(dirty.K[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
-						fill(dirty.V[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
+						attncase.Fill(dirty.K[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
+						attncase.Fill(dirty.V[(b*s.Len+i)*s.HeadDim:][:s.HeadDim], float32(math.NaN()))
 					}
 				}
 			}

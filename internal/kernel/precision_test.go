@@ -1,15 +1,12 @@
 package kernel_test
 
 import (
-	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
@@ -145,12 +142,12 @@ func eachPrecision(t *testing.T, f func(t *testing.T, p kernel.Precision)) {
 func TestAttentionPrecision(t *testing.T) {
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		for i, c := range attentionCases() {
-			t.Run(c.name, func(t *testing.T) {
+			t.Run(c.Name, func(t *testing.T) {
 				r := newRand(uint64(i))
-				a := operands(r, c.shape)
-				c.pad.apply(a)
+				a := operands(r, c.Shape)
+				c.Padding.Apply(a)
 				a.Precision = p
-				checkPrecision(t, a, c.group, c.tables(newRand(7)))
+				checkPrecision(t, a, c.Group, tables(c, newRand(7)))
 			})
 		}
 	})
@@ -264,22 +261,11 @@ func TestPrecisionError(t *testing.T) {
 
 // TestPrecisionNaN: rounding and pairs keep NaN and infinities where they belong.
 func TestPrecisionNaN(t *testing.T) {
-	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 41, HeadDim: 9}
-	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	for name, set := range map[string]func(a *kernel.Operands){
-		"NaN query":               func(a *kernel.Operands) { a.Q[3*9+1] = nan },
-		"NaN key":                 func(a *kernel.Operands) { a.K[5*9] = math.Float32frombits(0x7f800001) },
-		"NaN value":               func(a *kernel.Operands) { a.V[40*9+8] = nan },
-		"infinite value":          func(a *kernel.Operands) { a.V[40*9+2] = -inf },
-		"-Inf scores of one key":  func(a *kernel.Operands) { a.K[5*9] = -inf; fill(a.Q, 1) },
-		"-Inf scores everywhere":  func(a *kernel.Operands) { fill(a.K, -inf); fill(a.Q, 1) },
-		"+Inf score":              func(a *kernel.Operands) { a.K[5*9] = inf; fill(a.Q, 1) },
-		"subnormal query and key": func(a *kernel.Operands) { fill(a.Q[:90], 1e-40); fill(a.K[:90], -1e-40) },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range attncase.Specials {
+		t.Run(c.Name, func(t *testing.T) {
 			eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-				a := operands(newRand(1), s)
-				set(a)
+				a := operands(newRand(1), attncase.SpecialShape)
+				c.Set(a)
 				a.Precision = p
 				checkPrecision(t, a, 8, nil)
 			})
@@ -292,11 +278,11 @@ func TestPrecisionNaN(t *testing.T) {
 func TestPrecisionAfterNaN(t *testing.T) {
 	nan := float32(math.NaN())
 	poison := operands(newRand(1), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 256, HeadDim: 64})
-	fill(poison.Q, nan)
-	fill(poison.K, nan)
-	fill(poison.V, nan)
+	attncase.Fill(poison.Q, nan)
+	attncase.Fill(poison.K, nan)
+	attncase.Fill(poison.V, nan)
 	x, y := make([]float32, 64*256), make([]float32, 64*64)
-	fill(x, nan)
+	attncase.Fill(x, nan)
 	large := newMatrix(t, 64, 256, kernel.BF16, x[:64*256])
 	a := operands(newRand(2), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 37, HeadDim: 18})
 	small := newMatrix(t, 40, 38, kernel.BF16, normal(newRand(3), 40*38, 1))
@@ -328,81 +314,6 @@ func TestPrecisionAfterNaN(t *testing.T) {
 	})
 }
 
-// roundedRows rounds rows of n numbers as Linear does with a precision: Int16 has
-// a unit for each 256 of them.
-func roundedRows(x []float32, n int, p kernel.Precision) []float32 {
-	if p == kernel.BFloat16 {
-		return rounded(x)
-	}
-	y := clone(x)
-	for i := 0; i < len(x); i += n {
-		for d := 0; d < n; d += 256 {
-			part := y[i+d : i+min(d+256, n)]
-			copy(part, integers(part, len(part)))
-		}
-	}
-	return y
-}
-
-func TestLinearPrecision(t *testing.T) {
-	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		for _, s := range []struct{ rows, in, out int }{
-			{1, 1, 1}, {1, 64, 33}, {2, 7, 5}, {7, 8, 31}, {8, 8, 32}, {9, 20, 40},
-			{40, 256, 32}, {33, 257, 130}, {130, 600, 9}, {530, 16, 7}, {3, 16, 300}, {17, 515, 64},
-			{9, 1100, 40}, {70, 40, 530},
-		} {
-			for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
-				r := newRand(uint64(s.rows*s.in + s.out))
-				w := newMatrix(t, s.out, s.in, d, normal(r, s.out*s.in, 1))
-				w.Data = append(make([]byte, 1, 1+len(w.Data)), w.Data...)[1:]
-				w.Precision = p
-				weights := make([]float32, s.out*s.in)
-				for i := range s.out {
-					w.Row(weights[i*s.in:][:s.in], i)
-				}
-				x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
-				exactly := newMatrix(t, s.out, s.in, kernel.F32, roundedRows(weights, s.in, p))
-				inputs := roundedRows(x, s.in, p)
-				plain, want := ref.Linear[float32](inputs, s.rows, &exactly, bias), ref.Linear[float64](inputs, s.rows, &exactly, bias)
-				kernel.ForEachISA(t, func(t *testing.T) {
-					y, intact := guarded(t, s.rows*s.out)
-					team.Linear(y, x, s.rows, &w, bias)
-					compare(t, d.String(), y, plain, want)
-					intact()
-				})
-			}
-		}
-	})
-}
-
-// TestLinearPrecisionNaN is TestLinearNaN with rounded products. Int16 has no
-// infinities.
-func TestLinearPrecisionNaN(t *testing.T) {
-	const rows, in, out = 10, 41, 37
-	r := newRand(5)
-	values, x := normal(r, out*in, 1), normal(r, rows*in, 1)
-	values[4*in+40] = float32(math.NaN())
-	x[7*in+9] = float32(math.Inf(1))
-	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
-			w := newMatrix(t, out, in, d, values)
-			w.Precision = p
-			kernel.ForEachISA(t, func(t *testing.T) {
-				y := make([]float32, rows*out)
-				team.Linear(y, x, rows, &w, nil)
-				for i := range y {
-					row, col := i/out, i%out
-					infinite := row == 7 && col != 4
-					isNaN, isInf := y[i] != y[i], math.IsInf(float64(y[i]), 0)
-					if isNaN != (col == 4 || infinite && p == kernel.Int16) || isInf != (infinite && p == kernel.BFloat16) {
-						t.Fatalf("%v: y[%d,%d] = %g", d, row, col, y[i])
-					}
-				}
-			})
-		}
-	})
-}
-
 // TestPrecisionExtremes: the largest sums that integers can make, weights so
 // uneven that all but one vanish, and a head dimension beyond the usual.
 func TestPrecisionExtremes(t *testing.T) {
@@ -424,8 +335,8 @@ func TestPrecisionExtremes(t *testing.T) {
 
 	const rows, in, out = 9, 1000, 33
 	x, values := make([]float32, rows*in), make([]float32, out*in)
-	fill(x, -1e20)
-	fill(values, 0.7)
+	attncase.Fill(x, -1e20)
+	attncase.Fill(values, 0.7)
 	w := newMatrix(t, out, in, kernel.F32, values)
 	w.Precision = kernel.Int16
 	kernel.ForEachISA(t, func(t *testing.T) {
@@ -435,88 +346,6 @@ func TestPrecisionExtremes(t *testing.T) {
 			if want := -0.7e20 * in; math.Abs(float64(got)-want) > 1e-6*math.Abs(want) {
 				t.Fatalf("y[%d] = %g, want %g", i, got, want)
 			}
-		}
-	})
-}
-
-// TestPrecisionWorkerCount is TestWorkerCount with rounded products.
-func TestPrecisionWorkerCount(t *testing.T) {
-	a := operands(newRand(9), kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 301, HeadDim: 18})
-	const group = 32
-	groups := 4 * kernel.Groups(a.Len, group)
-	w := newMatrix(t, 300, 63, kernel.BF16, normal(newRand(10), 300*63, 1))
-	x := normal(newRand(11), 200*63, 1)
-	table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(a.Len)), Group: group, Reach: -1}
-	team.TopKRows(table.Bits, normal(newRand(12), groups*a.Len, 1), groups, a.Len, 61, nil)
-	run := func(team *kernel.Team) map[string][]float32 {
-		out, sparse, scores := make([]float32, len(a.Q)), make([]float32, len(a.Q)), make([]float32, groups*a.Len)
-		y := make([]float32, 200*300)
-		team.DenseScores(out, scores, a, group)
-		team.ColumnSparse(sparse, nil, a, table)
-		team.Linear(y, x, 200, &w, nil)
-		gated := make([]float32, 200*300)
-		team.SwiGLU(gated, x, 200, kernel.Projection{Weight: w}, kernel.Projection{Weight: w, Bias: y[:300]})
-		return map[string][]float32{"dense": out, "scores": scores, "sparse": sparse, "linear": y, "swiglu": gated}
-	}
-	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		a.Precision, w.Precision = p, p
-		kernel.ForEachISA(t, func(t *testing.T) {
-			want := run(&kernel.Team{Workers: 1})
-			for _, workers := range []int{2, 7} {
-				for name, x := range run(&kernel.Team{Workers: workers}) {
-					sameBits(t, name, x, want[name])
-				}
-			}
-		})
-	})
-}
-
-// TestPrecisionTeamsAtOnce: more goroutines than processors, often interrupted, so
-// that they change threads between routines, whose registers some instruction sets configure.
-func TestPrecisionTeamsAtOnce(t *testing.T) {
-	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		kernel.ForEachISA(t, func(t *testing.T) {
-			newStep := func() *step {
-				s := newStep(t, 150)
-				s.a.Precision, s.w.Precision, s.parts[0].Weight.Precision, s.parts[1].Weight.Precision = p, p, p, p
-				return s
-			}
-			want := newStep()
-			want.run(&kernel.Team{Workers: 1})
-			var wg sync.WaitGroup
-			steps := make([]*step, 4*runtime.GOMAXPROCS(0))
-			for i := range steps {
-				steps[i] = newStep()
-				wg.Go(func() {
-					for range 2 {
-						steps[i].run(&kernel.Team{Workers: 1 + i%3})
-						runtime.GC()
-					}
-				})
-			}
-			wg.Wait()
-			for _, s := range steps {
-				sameBits(t, "out", s.out, want.out)
-				sameBits(t, "y2", s.y2, want.y2)
-			}
-		})
-	})
-}
-
-// TestPrecisionAllocations is TestNoAllocations with rounded products.
-func TestPrecisionAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes pools drop what they hold")
-	}
-	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-		s := newStep(t, 200)
-		s.a.Precision, s.w.Precision, s.parts[0].Weight.Precision, s.parts[1].Weight.Precision = p, p, p, p
-		team, least := &kernel.Team{Workers: 2}, 1.0
-		for try := 0; try < 20 && least > 0; try++ {
-			least = min(least, testing.AllocsPerRun(1, func() { s.run(team) }))
-		}
-		if least > 0 {
-			t.Error("a step always allocates")
 		}
 	})
 }
@@ -545,60 +374,13 @@ func FuzzPrecisions(f *testing.F) {
 		s.Heads = s.KVHeads * (1 + int(ratio)%4)
 		r := newRand(seed)
 		a := operands(r, s)
-		[]padding{nil, leftPadding, scatteredPadding, firstRowPadding}[pad%4].apply(a)
-		c := attentionCase{shape: s, group: 1 + int(group)}
-		table := c.tables(r)["random"]
+		[]attncase.Padding{nil, attncase.Left, attncase.Scattered, attncase.FirstRow}[pad%4].Apply(a)
+		c := attncase.Case{Shape: s, Group: 1 + int(group)}
+		table := c.Tables(r)["random"]
 		table.Reach, table.Sinks = int(reach), int(pad)
 		eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 			a.Precision = p
-			checkPrecision(t, a, c.group, map[string]*kernel.Table{"sparse": table})
+			checkPrecision(t, a, c.Group, map[string]*kernel.Table{"sparse": table})
 		})
 	})
-}
-
-// BenchmarkPrecision compares the speed of rounded products with that of float32
-// products, run by turns: x-float32 is how many times as fast they are.
-func BenchmarkPrecision(b *testing.B) {
-	kernel.EachISABench(b, func(b *testing.B) {
-		if kernel.Features() == "portable" {
-			b.Skip("nothing to gain")
-		}
-		for _, p := range []kernel.Precision{kernel.BFloat16, kernel.Int16} {
-			for _, dim := range []int{64, 128} {
-				shape := kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4096, HeadDim: dim}
-				b.Run(fmt.Sprintf("%v/dense/d=%d", p, dim), func(b *testing.B) {
-					a := operands(newRand(1), shape)
-					out := make([]float32, len(a.Q))
-					byTurns(b, p, func(p kernel.Precision) {
-						a.Precision = p
-						team.Dense(out, nil, a)
-					})
-				})
-			}
-			b.Run(fmt.Sprintf("%v/linear", p), func(b *testing.B) {
-				const n = 1024
-				x, y := normal(newRand(1), n*n, 1), make([]float32, n*n)
-				w := newMatrix(b, n, n, kernel.BF16, normal(newRand(2), n*n, 1))
-				byTurns(b, p, func(p kernel.Precision) {
-					w.Precision = p
-					team.Linear(y, x, n, &w, nil)
-				})
-			})
-		}
-	})
-}
-
-func byTurns(b *testing.B, p kernel.Precision, f func(kernel.Precision)) {
-	var taken [2][]time.Duration
-	for b.Loop() {
-		for i, p := range []kernel.Precision{kernel.Float32, p} {
-			start := time.Now()
-			f(p)
-			taken[i] = append(taken[i], time.Since(start))
-		}
-	}
-	for _, t := range taken {
-		slices.Sort(t)
-	}
-	b.ReportMetric(float64(taken[0][len(taken[0])/2])/float64(taken[1][len(taken[1])/2]), "x-float32")
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
@@ -23,7 +24,7 @@ func drawOperands(t *rapid.T) *kernel.Operands {
 		HeadDim: rapid.SampledFrom([]int{1, 4, 8, 20, 32}).Draw(t, "head dim"),
 	}
 	a := operands(newRand(rapid.Uint64().Draw(t, "seed")), s)
-	rapid.SampledFrom([]padding{nil, leftPadding, scatteredPadding}).Draw(t, "padding").apply(a)
+	rapid.SampledFrom([]attncase.Padding{nil, attncase.Left, attncase.Scattered}).Draw(t, "padding").Apply(a)
 	return a
 }
 
@@ -166,7 +167,7 @@ func repeatHeads(a *kernel.Operands, x []float32) (repeated []float32) {
 // workers.
 func TestWorkerCount(t *testing.T) {
 	a := operands(newRand(9), kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 16})
-	padding(scatteredPadding).apply(a)
+	attncase.Padding(attncase.Scattered).Apply(a)
 	const group = 32
 	rows, words := 2*4*kernel.Groups(a.Len, group), kernel.Words(a.Len)
 	w := newMatrix(t, 300, 64, kernel.BF16, normal(newRand(10), 300*64, 1))
@@ -208,12 +209,12 @@ func FuzzISAs(f *testing.F) {
 		s.Heads = s.KVHeads * (1 + int(ratio)%4)
 		r := newRand(seed)
 		a := operands(r, s)
-		[]padding{nil, leftPadding, scatteredPadding, firstRowPadding}[pad%4].apply(a)
-		c := attentionCase{shape: s, group: 1 + int(group)}
-		table := c.tables(r)["random"]
+		[]attncase.Padding{nil, attncase.Left, attncase.Scattered, attncase.FirstRow}[pad%4].Apply(a)
+		c := attncase.Case{Shape: s, Group: 1 + int(group)}
+		table := c.Tables(r)["random"]
 		table.Reach, table.Sinks = int(reach), int(pad)
 		dout := normal(r, len(a.Q), 1)
-		want := attentionResults(a, c.group, dout, map[string]*kernel.Table{"sparse": table})
+		want := attentionResults(a, c.Group, dout, map[string]*kernel.Table{"sparse": table})
 		for _, name := range kernel.ISANames() {
 			kernel.WithISA(name, func() {
 				check := func(what string, got []float32) {
@@ -227,8 +228,8 @@ func FuzzISAs(f *testing.F) {
 				team.ColumnSparse(out, lse, a, table)
 				check("sparse out", out)
 				check("sparse lse", lse)
-				scores := make([]float32, s.Heads*kernel.Groups(s.Len, c.group)*s.Len)
-				team.DenseScores(out, scores, a, c.group)
+				scores := make([]float32, s.Heads*kernel.Groups(s.Len, c.Group)*s.Len)
+				team.DenseScores(out, scores, a, c.Group)
 				check("scores", scores)
 				dq, dk, dv := make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))
 				team.AttentionGrad(dq, dk, dv, dout, a, table)
