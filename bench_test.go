@@ -205,11 +205,11 @@ func BenchmarkBlock(b *testing.B) {
 		}
 		ctl := newController(b, pulsecol.Config{})
 		y := must(block.Build(variable(g, "x", x, 1, n, features), variable(g, "positions", at, 1, n), ctl.Layer(0)))(b)
-		ws := op.NewWorkspace()
-		ws.Plan(g, y)
+		if err := op.NewWorkspace().Plan(g, ctl.Modes(), y); err != nil {
+			b.Fatal(err)
+		}
 		m := must(pulsecol.NewMachine(g, ctl))(b)
 		defer m.Close()
-		m.UseWorkspace(ws)
 		if err := ctl.Start(math.MaxInt32); err != nil {
 			b.Fatal(err)
 		}

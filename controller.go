@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -315,19 +316,29 @@ func (c *Controller) Stats() Stats {
 	return s
 }
 
-// PlanBytes returns, before anything runs, whether a generation under c collects
-// scores at all, and the bytes its column tables will take in g, other than those of
-// the pattern Fixed.
-func (c *Controller) PlanBytes(g *gorgonia.ExprGraph) (refreshes bool, columns int64) {
-	if _, never := c.cfg.Schedule.(AlwaysDense); !c.sel.Unchanging() && (never || c.cfg.Sparsity == 0) {
-		return false, 0
+// Modes returns the modes that steps under c can have, Dense among them.
+func (c *Controller) Modes() []Mode {
+	switch _, never := c.cfg.Schedule.(AlwaysDense); {
+	case c.sel.Unchanging():
+		return []Mode{Dense, Reuse}
+	case never || c.cfg.Sparsity == 0:
+		return []Mode{Dense}
+	}
+	return []Mode{Dense, Refresh, Reuse}
+}
+
+// ColumnBytes returns, before anything runs, the bytes that the column tables of a
+// generation under c will take in g, other than those of the pattern Fixed.
+func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
+	if !slices.Contains(c.Modes(), Reuse) {
+		return 0
 	}
 	for _, n := range g.AllNodes() {
 		if o, ok := op.Unwrap(n.Op()).(*op.GroupTopK); ok {
-			columns += o.TableBytes(n.Shape())
+			bytes += o.TableBytes(n.Shape())
 		}
 	}
-	return !c.sel.Unchanging(), columns
+	return bytes
 }
 
 // Close drops the column tables and ends the use of the controller. A second

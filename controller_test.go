@@ -175,7 +175,7 @@ func TestStats(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 100, HeadDim: 8}
 	a, b := randomOperands(1, s), randomOperands(2, s)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}}, 2, nil)
-	refreshes, planned := r.ctl.PlanBytes(r.g)
+	planned := r.ctl.ColumnBytes(r.g)
 	r.start(4)
 	r.step(a, refresh)
 	first := must(r.ctl.Columns(0))(t)
@@ -213,7 +213,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("churn %v, want %v", l.Churn, want)
 	}
 	bytes := 4 * int64(s.Batch*s.Heads*7*4) // 7 groups, 4 words
-	if l.Bytes != bytes || !refreshes || planned != 2*bytes {
+	if l.Bytes != bytes || planned != 2*bytes {
 		t.Errorf("%d bytes a layer, planned %d for both, want %d a layer", l.Bytes, planned, bytes)
 	}
 	if l.Refreshes != 2 || l.Seconds[refresh] <= 0 || l.Seconds[reuse] <= 0 || l.Seconds[denseStep] != 0 {
@@ -225,23 +225,23 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestPlanBytes: what a generation will hold, by configuration.
-func TestPlanBytes(t *testing.T) {
+// TestModesAndColumnBytes: what a generation will do and hold, by configuration.
+func TestModesAndColumnBytes(t *testing.T) {
 	a := randomOperands(1, kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4}) // 5 groups of 8, 2 words
 	for _, c := range []struct {
-		cfg       pulsecol.Config
-		refreshes bool
-		bytes     int64
+		cfg   pulsecol.Config
+		modes []pulsecol.Mode
+		bytes int64
 	}{
-		{pulsecol.Config{}, false, 0},
-		{pulsecol.Config{Sparsity: 0.5, Schedule: pulsecol.AlwaysDense{}}, false, 0},
-		{pulsecol.Config{Sparsity: 0.5}, true, 4 * 3 * 2 * 5 * 2},
-		{pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.SlidingWindow{}}, false, 4 * 5 * 2}, // one row for all
+		{pulsecol.Config{}, []pulsecol.Mode{denseStep}, 0},
+		{pulsecol.Config{Sparsity: 0.5, Schedule: pulsecol.AlwaysDense{}}, []pulsecol.Mode{denseStep}, 0},
+		{pulsecol.Config{Sparsity: 0.5}, []pulsecol.Mode{denseStep, refresh, reuse}, 4 * 3 * 2 * 5 * 2},
+		{pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.SlidingWindow{}}, []pulsecol.Mode{denseStep, reuse}, 4 * 5 * 2}, // one row for all
 	} {
 		c.cfg.GroupSize = 8
 		r := newRig(t, a, c.cfg, 1, nil)
-		if refreshes, bytes := r.ctl.PlanBytes(r.g); refreshes != c.refreshes || bytes != c.bytes {
-			t.Errorf("%+v: %v, %d; want %v, %d", c.cfg, refreshes, bytes, c.refreshes, c.bytes)
+		if modes, bytes := r.ctl.Modes(), r.ctl.ColumnBytes(r.g); !slices.Equal(modes, c.modes) || bytes != c.bytes {
+			t.Errorf("%+v: %v, %d; want %v, %d", c.cfg, modes, bytes, c.modes, c.bytes)
 		}
 		r.start(1)
 		r.let(a)

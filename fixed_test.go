@@ -142,8 +142,8 @@ func TestFixedNeverRefreshes(t *testing.T) {
 			if group := r.ctl.Config().GroupSize; group != 8 {
 				t.Errorf("groups of %d queries are in force, want the table's 8", group)
 			}
-			if refreshes, bytes := r.ctl.PlanBytes(r.g); refreshes || bytes != 0 {
-				t.Errorf("PlanBytes is %v, %d, want false and 0", refreshes, bytes)
+			if modes, bytes := r.ctl.Modes(), r.ctl.ColumnBytes(r.g); slices.Contains(modes, refresh) || bytes != 0 {
+				t.Errorf("modes %v and %d bytes of columns, want no refresh and 0", modes, bytes)
 			}
 			for range 2 {
 				r.start(4)

@@ -295,13 +295,13 @@ func TestLispMachineAndWorkspace(t *testing.T) {
 	r.q, r.k, r.v, _ = qkv(g, a)
 	first := must(pulsecol.Attention(r.q, r.k, r.v, ctl.Layer(0)))(t)
 	must(pulsecol.Attention(first, r.k, r.v, ctl.Layer(1)))(t)
-	ws := op.NewWorkspace()
-	ws.Plan(g)
+	if err := op.NewWorkspace().Plan(g, ctl.Modes()); err != nil {
+		t.Fatal(err)
+	}
 	r.start(1)
 	r.let(a)
 	m := must(pulsecol.Attach(gorgonia.NewLispMachine(g, gorgonia.WithManualGradient()), ctl))(t)
 	defer m.Close()
-	m.UseWorkspace(ws)
 	if err := m.Step(); !errors.Is(err, op.ErrGraph) || !strings.Contains(err.Error(), "Workspace") {
 		t.Errorf("got %v, want ErrGraph about the workspace", err)
 	}

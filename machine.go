@@ -18,7 +18,6 @@ type Machine struct {
 	vm      gorgonia.VM
 	graph   *gorgonia.ExprGraph // nil from Attach
 	ctl     *Controller
-	ws      *op.Workspace
 	running atomic.Bool
 	once    bool // runs its graph once
 	ran     bool // since the last Reset, or with once at all
@@ -116,8 +115,7 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 	if m, err = Attach(vm, ctl); err != nil {
 		return nil, err
 	}
-	refreshes, _ := ctl.PlanBytes(g)
-	if err := cudaop.CheckRoom(vm, g, refreshes); err != nil {
+	if err := cudaop.Reserve(vm, g, ctl.Modes()); err != nil {
 		return nil, errors.Join(fmt.Errorf("pulsecol: NewMachine: %w", err), m.Close())
 	}
 	m.graph = g
@@ -144,10 +142,6 @@ func (m *Machine) Load(ctx context.Context, report func(done, total int64)) erro
 	}
 	return nil
 }
-
-// UseWorkspace tells the machine which workspace its graph was planned with, so
-// that each step starts with all of it free.
-func (m *Machine) UseWorkspace(ws *op.Workspace) { m.ws = ws }
 
 // Controller returns the machine's controller.
 func (m *Machine) Controller() *Controller { return m.ctl }
@@ -179,9 +173,6 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 	}
 	if err := m.ctl.begin(ctx); err != nil {
 		return err
-	}
-	if m.ws != nil {
-		m.ws.Reset()
 	}
 	m.ran = true
 	err := cause(m.vm.RunAll())

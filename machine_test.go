@@ -79,9 +79,7 @@ func TestFailedStep(t *testing.T) {
 						return nil
 					}))
 					if planned {
-						ws := op.NewWorkspace()
-						ws.Plan(r.g)
-						r.m.UseWorkspace(ws)
+						r.plan()
 					}
 					calm.start(len(modes))
 					r.start(len(modes))
@@ -278,9 +276,7 @@ func TestReadValuesStay(t *testing.T) {
 	for _, planned := range []bool{false, true} {
 		r := newRig(t, randomOperands(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 2, nil)
 		if planned {
-			ws := op.NewWorkspace()
-			ws.Plan(r.g)
-			r.m.UseWorkspace(ws)
+			r.plan()
 		}
 		r.start(4)
 		var kept, copies [][]float32

@@ -10,6 +10,7 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -126,6 +127,14 @@ type rig struct {
 	ctl           *pulsecol.Controller
 	m             *pulsecol.Machine
 	out           gorgonia.Value
+}
+
+// plan puts the rig's intermediate values into a workspace.
+func (r *rig) plan() {
+	r.t.Helper()
+	if err := op.NewWorkspace().Plan(r.g, r.ctl.Modes()); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // newRig builds and compiles layers layers for operands of a's shape. Between two

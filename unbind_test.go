@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -34,9 +33,7 @@ func TestUnbindAllNonInputs(t *testing.T) {
 				}
 				calm, r := newRig(t, a, cfg, 3, nil), newRig(t, a, cfg, 3, nil)
 				if planned {
-					ws := op.NewWorkspace()
-					ws.Plan(r.g)
-					r.m.UseWorkspace(ws)
+					r.plan()
 				}
 				var others []*tensor.Dense
 				drop := func() { others = append(others, unbind(r.g)...) }

@@ -53,14 +53,13 @@ func (d *device) chooseAlgorithm(s shape, how *plan, p product) error {
 		how.chosen = chosen
 		return nil
 	}
-	if p.y == p.residual {
+	if p.inPlace {
 		// Every trial needs the residual, so results go to memory that is idle, as that of
 		// the queries' heads is in the models when a product adds to a residual. More
-		// memory is not worth it: without any the heuristic's word stands.
-		if p.y = d.memory.idle(int64(p.n) * int64(p.out) * int64(p.to.Size())); p.y == 0 {
+		// memory is not worth it: without any the heuristic's first choice stands.
+		if p.y = p.trial; p.y == 0 {
 			return nil
 		}
-		defer d.memory.put(p.y)
 	}
 	same, err := d.sameBits(how, p)
 	if err != nil {
@@ -86,11 +85,11 @@ func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 	}
 	digests := make([]uint64, how.algorithms())
 	size := int64(len(digests)) * int64(unsafe.Sizeof(digests[0]))
-	at, err := d.memory.get(size)
+	at, err := d.heap.get(size)
 	if err != nil {
 		return nil, err
 	}
-	defer d.memory.put(at)
+	defer func() { err = errors.Join(err, d.heap.release(at)) }()
 	if err := d.queue.toGPU(at, unsafe.Pointer(&digests[0]), size); err != nil {
 		return nil, fmt.Errorf("cudaop: digests: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -79,7 +80,7 @@ func (c *call) wanted(p op.AttentionParams) (*heads, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.span, err = c.room(8); err != nil {
+	if h.span, err = c.scratch(8); err != nil {
 		return nil, err
 	}
 	k, err := c.kernel("queryrange", "queryrange")
@@ -89,23 +90,23 @@ func (c *call) wanted(p op.AttentionParams) (*heads, error) {
 	return h, k.launch(1, address(rows), address(h.span), integer(c.in[4].Shape()[0]), integer(h.batch), integer(h.n))
 }
 
-// output is where attention leaves its result: by heads, [B,H,N,D], or by tokens,
+// output is where attention leaves its result: in the layout BHND, [B,H,N,D], or BNHD,
 // [B,N,H,D], which is what MergeHeads makes of it.
 type output struct {
-	at       cu.DevicePtr
-	dt       tensor.Dtype
-	byTokens bool
+	at   cu.DevicePtr
+	dt   tensor.Dtype
+	bnhd bool
 }
 
-// attended is result for attention. What stays on the GPU lies by tokens.
+// attended is result for attention. What stays on the GPU has the layout BNHD.
 func (c *call) attended() (gorgonia.Value, output, error) {
 	v, at, err := c.result(c.in[0].Shape()...)
 	if err != nil {
 		return nil, output{}, err
 	}
-	r, ours := v.(*resident)
+	t, ours := v.(*deviceTensor)
 	if ours {
-		r.byTokens = true
+		t.bnhd = true
 	}
 	return v, output{at, v.Dtype(), ours}, nil
 }
@@ -120,7 +121,7 @@ const (
 func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 	args := []uint64{
 		address(out.at), address(lse), address(h.start),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.bnhd), address(h.span),
 	}
 	if h.dt != tensor.Float32 && c.isHopper() {
 		k, err := c.kernel("denseattn_sm90", fmt.Sprintf("denseattn_sm90_d%d", h.dim))
@@ -170,7 +171,7 @@ func (c *call) window(h *heads, out output, reach, sinks int) error {
 	return c.attend(h, file, "", h.batch*h.heads, h.n,
 		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(h.start),
 		integer(min(reach, h.n)), integer(sinks),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span))
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), float(h.scale), elementType(out.dt), flag(out.bnhd), address(h.span))
 }
 
 // table is a column table on the GPU: bits [batch or 1, heads or 1, groups, words].
@@ -192,7 +193,7 @@ func (c *call) sparse(h *heads, t table, out output, group int) error {
 	args := []uint64{
 		address(h.q), address(h.k), address(h.v), address(out.at), address(0), address(t.bits),
 		integer(batchStride), integer(headStride),
-		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.byTokens), address(h.span),
+		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), elementType(out.dt), flag(out.bnhd), address(h.span),
 	}
 	switch {
 	case h.dt == tensor.Float32:
@@ -231,7 +232,7 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 // perRow puts on the GPU a number for each batch row, as int32. A copy from the host may
 // wait for what is queued; setting memory does not.
 func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
-	at, err := c.room(4 * int64(batch))
+	at, err := c.scratch(4 * int64(batch))
 	if err != nil {
 		return 0, err
 	}
@@ -245,8 +246,8 @@ func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 	return at, nil
 }
 
-// keep puts on the GPU how many columns each batch row keeps of its keys.
-func (c *call) keep(sel op.Selection, keys []int) (cu.DevicePtr, error) {
+// keepCounts puts on the GPU how many columns each batch row keeps of its keys.
+func (c *call) keepCounts(sel op.Selection, keys []int) (cu.DevicePtr, error) {
 	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
 }
 
@@ -271,6 +272,7 @@ func words(n int) int         { return (n + 31) / 32 }
 // layer is what the operators of one attention layer keep on the GPU.
 type layer struct {
 	device          *device
+	state           *op.State
 	batch, heads, n int
 	group           int
 	bits            cu.DevicePtr // the column table
@@ -287,32 +289,36 @@ type layer struct {
 // pairsBytes is the size of a layer's counts.
 const pairsBytes = 16
 
-// layer returns the memory of the layer that the operators' state belongs to, new
-// if there is none on this device and of this shape.
+// The keys of what a layer keeps and hands over.
+type (
+	tableKey struct{ s *op.State } // the column table
+	pairsKey struct{ s *op.State } // its counts
+	nextKey  struct{ s *op.State } // the next column table, from ScoreCollect to GroupTopK
+	outKey   struct{ s *op.State } // full attention's output, from ScoreCollect to ColumnSparseAttn
+)
+
+// layer returns what the operators of the layer that s belongs to keep, new if there is
+// nothing on this device and of this shape.
 func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
-	if l, ok := s.Memory().(*layer); ok {
-		if l.device == c.device && l.batch == batch && l.heads == heads && l.n == n && l.group == group {
-			return l, nil
+	l := &layer{device: c.device, state: s, batch: batch, heads: heads, n: n, group: group}
+	var err error
+	if l.bits, err = c.keep(tableKey{s}, l.bytes(), exec.Columns); err != nil {
+		return nil, err
+	}
+	if l.pairs, err = c.keep(pairsKey{s}, pairsBytes, exec.Columns); err != nil || c.isPlan() {
+		return l, err
+	}
+	if have, ok := s.Memory().(*layer); ok {
+		if have.device == c.device && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
+			return have, nil
 		}
-		if l.device == c.device { // which is busy with this call: Shares would wait for ever
-			if err := l.count(); err != nil {
+		if have.device == c.device { // which is busy with this call: Shares would wait for ever
+			if err := have.count(); err != nil {
 				return nil, err
 			}
 		}
 		s.SetMemory(nil, 0)
-		l.Drop() // of another machine, or another length
-		l.device.memory.put(l.bits)
-		l.device.memory.put(l.pairs)
-		delete(l.device.layers, l)
-	}
-	l := &layer{device: c.device, batch: batch, heads: heads, n: n, group: group}
-	var err error
-	if l.bits, err = c.memory.get(l.bytes()); err != nil {
-		return nil, err
-	}
-	if l.pairs, err = c.memory.get(pairsBytes); err != nil {
-		c.memory.put(l.bits)
-		return nil, err
+		delete(have.device.layers, have) // of another machine, or another length
 	}
 	c.layers[l] = struct{}{}
 	s.SetMemory(l, l.bytes())
@@ -364,24 +370,19 @@ func (l *layer) count() error {
 	return nil
 }
 
-// Drop takes back what a failed step has left.
-func (l *layer) Drop() {
-	l.dropFresh()
-	l.device.memory.put(l.out)
-	l.out = 0
-}
+// Drop forgets what a failed step has left.
+func (l *layer) Drop() { l.fresh, l.out = 0, 0 }
 
-func (l *layer) dropFresh() {
-	l.device.memory.put(l.fresh)
-	l.fresh = 0
-}
-
-// Free gives everything back, the column table to the driver.
+// Free gives back what no graph's plan holds.
 func (l *layer) Free() error {
 	l.Drop()
 	err := l.device.onThread(func() error {
 		delete(l.device.layers, l)
-		return errors.Join(l.device.memory.release(l.bits), l.device.memory.release(l.pairs))
+		var err error
+		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state}} {
+			err = errors.Join(err, l.device.dropLoose(key))
+		}
+		return err
 	})
 	if errors.Is(err, errClosed) { // and all memory gone with the device
 		return nil

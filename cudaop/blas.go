@@ -83,6 +83,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
 )
@@ -90,9 +91,8 @@ import (
 // blas is cuBLASLt in the device's own context, with plans of the products that it
 // has done: asking its heuristic takes longer than launching what that offers.
 type blas struct {
-	handle    C.cublasLtHandle_t
-	plans     map[shape]*plan
-	workspace cu.DevicePtr
+	handle C.cublasLtHandle_t
+	plans  map[shape]*plan
 }
 
 // blasWorkspace is what NVIDIA recommends for Hopper, in bytes.
@@ -124,9 +124,29 @@ type product struct {
 	y, x, w, bias, residual cu.DevicePtr
 	n, in, out              int
 	dt, to                  tensor.Dtype
+	inPlace                 bool         // y is residual
+	workspace               cu.DevicePtr // blasWorkspace bytes
+	trial                   cu.DevicePtr // for a result in place while algorithms are tried; 0 for none
 }
 
-// multiply queues a product. It runs on the engine's thread.
+// multiply queues a product, in whose workspace and trial memory it puts what is planned.
+func (c *call) multiply(p product) (err error) {
+	if p.workspace = c.workspace; p.workspace == 0 {
+		if p.workspace, err = c.scratch(blasWorkspace); err != nil {
+			return err
+		}
+	}
+	if p.inPlace && worthTrying(p) {
+		if p.trial, err = c.source.take(exec.KindSpare, nil, int64(p.n)*int64(p.out)*int64(p.to.Size()), exec.Activations); err != nil {
+			return err
+		}
+	}
+	if c.isPlan() {
+		return nil
+	}
+	return c.device.multiply(p)
+}
+
 func (d *device) multiply(p product) error {
 	b := &d.blas
 	if b.handle == nil {
@@ -134,12 +154,6 @@ func (d *device) multiply(p product) error {
 			return fmt.Errorf("cudaop: cublasLtCreate: status %d", int(s))
 		}
 		b.plans = map[shape]*plan{}
-	}
-	if b.workspace == 0 {
-		var err error
-		if b.workspace, err = d.memory.get(blasWorkspace); err != nil {
-			return err
-		}
 	}
 	s := shape{p.n, p.in, p.out, p.dt, p.to, p.bias != 0, 256}
 	for (uint64(p.y|p.x|p.w|p.bias|p.residual))%s.alignment != 0 {
@@ -167,15 +181,15 @@ func (d *device) multiply(p product) error {
 }
 
 // start gives a stream a product by one of its plan's algorithms: of w and x, with a bias
-// and what is added, to y.
+// and what is added, to y, with a workspace.
 func (b *blas) start(stream C.CUstream, how *plan, algorithm int, at []uint64) error {
-	w, x, bias, c, y := at[0], at[1], at[2], at[3], at[4]
+	w, x, bias, c, y, workspace := at[0], at[1], at[2], at[3], at[4], at[5]
 	beta := C.float(1)
 	if c == 0 {
 		beta, c = 0, y
 	}
 	if status := C.multiply(b.handle, &how.made, C.int(algorithm), C.ulonglong(w), C.ulonglong(x), C.ulonglong(bias), beta, C.ulonglong(c), C.ulonglong(y),
-		C.ulonglong(b.workspace), blasWorkspace, C.cudaStream_t(unsafe.Pointer(stream))); status != C.CUBLAS_STATUS_SUCCESS {
+		C.ulonglong(workspace), blasWorkspace, C.cudaStream_t(unsafe.Pointer(stream))); status != C.CUBLAS_STATUS_SUCCESS {
 		s := how.shape
 		return fmt.Errorf("cudaop: cublasLtMatmul [%d %d] x [%d %d]: status %d", s.n, s.in, s.out, s.in, int(status))
 	}

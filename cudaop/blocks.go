@@ -37,7 +37,7 @@ func (b blocks) width() int { return b.all + b.behind() }
 func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.DevicePtr) error {
 	b, u := blocksOf(sel, h.n), groups(h.n, group)
 	rows := h.batch * h.heads * u
-	sums, err := c.room(4 * int64(rows) * int64(b.width()))
+	sums, err := c.scratch(4 * int64(rows) * int64(b.width()))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.
 		if err != nil {
 			return 0, err
 		}
-		if chosen, err = c.room(4 * int64(rows) * int64(words(n))); err != nil {
+		if chosen, err = c.scratch(4 * int64(rows) * int64(words(n))); err != nil {
 			return 0, err
 		}
 		return chosen, c.topk(sums+cu.DevicePtr(4*at), chosen, keep, from, h.batch, h.heads, u, n, b.width(), scoresFloat)

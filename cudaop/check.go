@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 )
 
@@ -18,21 +19,21 @@ type check struct {
 	explain func(position int) error
 }
 
+// checkKey is that of an operator's word.
+type checkKey struct{ o *Op }
+
 // check returns a word that is 0 for a kernel to write to.
 func (c *call) check(explain func(position int) error) (word cu.DevicePtr, err error) {
-	if word, err = c.memory.get(4); err != nil {
-		return 0, err
+	if word, err = c.keep(checkKey{c.o}, 4, exec.Activations); err != nil || c.isPlan() {
+		return word, err
 	}
 	c.checks = append(c.checks, check{c.o, word, explain})
-	if ws, _ := c.o.Planned(); ws != nil {
-		c.releaseOn(ws)
-	}
 	return word, c.queue.fill(word, 0, 1)
 }
 
 // checked returns the first thing that kernels have found wrong.
 func (c *call) checked() error {
-	defer c.dropChecks()
+	defer func() { c.checks = c.checks[:0] }()
 	for _, ch := range c.checks {
 		var found int32
 		if err := c.queue.toHost(unsafe.Pointer(&found), ch.word, 4); err != nil {
@@ -47,11 +48,4 @@ func (c *call) checked() error {
 		}
 	}
 	return nil
-}
-
-func (d *device) dropChecks() {
-	for _, c := range d.checks {
-		d.memory.put(c.word)
-	}
-	d.checks = d.checks[:0]
 }

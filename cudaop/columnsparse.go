@@ -3,10 +3,10 @@
 package cudaop
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -27,17 +27,23 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 		s := c.in[3].Shape()
 		return r.reuse(c, table{bits, s[0], s[1]})
 	}
-	mode, err := st.Begin(c.o, op.Attend)
+	mode, err := c.begin(st, op.Attend)
 	if err != nil {
 		return nil, err
 	}
-	defer st.Spend(mode, time.Now())
+	defer c.spend(st, mode, time.Now())
 	l, _ := st.Memory().(*layer)
-	switch {
+	switch static := r.p.Selection.Kind == op.SelectStatic; {
+	case c.isPlan() && mode == op.Refresh && !static:
+		return r.handOver(c, 0)
 	case mode == op.Refresh && l != nil && l.device == c.device && l.out != 0:
-		return r.handOver(c, l)
-	case mode == op.Reuse && r.p.Selection.Kind == op.SelectStatic:
+		out := l.out
+		l.out = 0
+		return r.handOver(c, out)
+	case mode == op.Reuse && static:
 		return r.window(c)
+	case mode == op.Reuse && c.isPlan():
+		return r.reuse(c, table{})
 	case mode == op.Reuse:
 		if l == nil || l.device != c.device || !st.Built() {
 			return nil, op.ErrStale
@@ -48,20 +54,19 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 }
 
 // handOver makes the output that ScoreCollect left the result.
-func (r *columnSparseAttn) handOver(c *call, l *layer) (gorgonia.Value, error) {
+func (r *columnSparseAttn) handOver(c *call, at cu.DevicePtr) (gorgonia.Value, error) {
 	shape := c.in[0].Shape()
-	_, readers := c.o.Planned()
-	out := &resident{at: l.out, sh: slices.Clone(shape), dt: c.o.dtype(), byTokens: true, readers: readers}
-	l.out = 0
-	if readers > 0 {
+	out := newDeviceTensor(c.o.dtype(), shape)
+	out.at, out.bnhd = at, true
+	c.adopt(outKey{r.p.State})
+	if c.o.Placement().PlannedResult() {
 		return out, nil
 	}
-	c.scratch = append(c.scratch, out.at)
-	v, at, err := c.machineResult(tensor.Float32, shape...)
+	v, to, err := c.machineResult(tensor.Float32, shape...)
 	if err != nil {
 		return nil, err
 	}
-	return v, c.byHeads(out, at, tensor.Float32)
+	return v, c.toBHND(out, to, tensor.Float32)
 }
 
 // window attends to the keys of a static pattern.

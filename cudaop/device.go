@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 	cublas "gorgonia.org/cu/blas"
 	"gorgonia.org/gorgonia"
@@ -29,20 +27,20 @@ type device struct {
 	modules      map[string]cu.Module
 	kernels      map[string]*kernel
 	typedKernels map[typedKernel]*kernel // of layers.cu
-	memory       memory
-	live         map[*resident]struct{} // values that somebody has yet to read
-	workspaces   []*op.Workspace        // whose Reset releases them
-	checks       []check                // of the step
-	layers       map[*layer]struct{}    // that have memory here
+	heap         heap
+	arenas       arenas
+	step         uint64              // number of the step in progress
+	checks       []check             // of the step
+	layers       map[*layer]struct{} // that have memory here
 	padded       lastPadding
-	leaves       map[*gorgonia.Node]leaf
+	copied       map[*gorgonia.Node]uint64 // the step in which an input of the graph was copied last
 	blas         blas
 	queue        *queue
-	matrices     uploads                         // weights of projections
-	biases       uploads                         // and what is added to them
-	vectors      map[unsafe.Pointer]cu.DevicePtr // other numbers, by where they lie on the host
-	staging      *staging                        // of weights that are being loaded; nil at other times
-	settled      bool                            // by settle
+	matrices     uploads                // weights of projections
+	biases       uploads                // and what is added to them
+	vectors      map[*byte]cu.DevicePtr // other numbers, by where they lie on the host
+	staging      *staging               // of weights that are being loaded; nil at other times
+	pinned       bool                   // by pinThread
 }
 
 // errClosed: the machine was closed, and its context with it.
@@ -78,14 +76,20 @@ func deviceOf(extern gorgonia.External, dev gorgonia.Device) (*device, error) {
 	return d, nil
 }
 
+// planner is the device of calls that plan memory: it has no GPU and runs nothing.
+var planner = &device{queue: &queue{discard: true}}
+
+func (d *device) isPlanner() bool { return d == planner }
+
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{
 		engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{},
-		live: map[*resident]struct{}{}, layers: map[*layer]struct{}{}, leaves: map[*gorgonia.Node]leaf{},
-		matrices: uploads{}, biases: uploads{}, vectors: map[unsafe.Pointer]cu.DevicePtr{},
+		layers: map[*layer]struct{}{}, copied: map[*gorgonia.Node]uint64{},
+		matrices: uploads{}, biases: uploads{}, vectors: map[*byte]cu.DevicePtr{},
+		heap: newHeap(), arenas: arenas{kept: map[*exec.Plan]cu.DevicePtr{}, loose: map[any]block{}},
 	}
-	d.memory, d.queue = newMemory(allocate), newQueue(&d.blas)
+	d.queue = newQueue(&d.blas)
 	on := engine.Context().Device
 	major, minor, err := on.ComputeCapability()
 	if err != nil {
@@ -98,11 +102,11 @@ func newDevice(engine *cuda.Engine) (*device, error) {
 	return d, nil
 }
 
-// do runs f on the engine's own thread, in its context, after all that the machine
+// runOnEngine runs f on the engine's own thread, in its context, after all that the machine
 // has queued. The thread matters: the machine's own goroutine is not locked to one,
 // and a CUDA context is current for a thread; and the engine may drain its queue on
 // that thread at any time, so nobody else should.
-func (d *device) do(f func() error) error {
+func (d *device) runOnEngine(f func() error) error {
 	return d.onThread(func() error {
 		if err := d.engine.DoWork(); err != nil {
 			return fmt.Errorf("cudaop: earlier work of the machine: %w", err)
@@ -111,10 +115,10 @@ func (d *device) do(f func() error) error {
 	})
 }
 
-// here runs f in the device's context on the caller's thread, whatever the machine
+// inContext runs f in the device's context on the caller's thread, whatever the machine
 // has queued: f must not touch the machine's memory. Going to the engine's thread and
 // back takes longer than launching a kernel.
-func (d *device) here(f func() error) (err error) {
+func (d *device) inContext(f func() error) (err error) {
 	own := d.engine.Context().CUDAContext()
 	if own == (cu.CUContext{}) {
 		return errClosed
@@ -144,7 +148,7 @@ func (d *device) guarded(f func() error) (err error) {
 	return f()
 }
 
-// onThread is do without what the machine has queued. Nothing is held back when it
+// onThread is runOnEngine without what the machine has queued. Nothing is held back when it
 // returns.
 func (d *device) onThread(f func() error) (err error) {
 	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
@@ -152,15 +156,15 @@ func (d *device) onThread(f func() error) (err error) {
 	}
 	d.engine.Context().Do(func() error {
 		err = d.guarded(func() error {
-			return d.inContext(func() error { return errors.Join(d.queue.flush(), f(), d.queue.flush()) })
+			return d.withContext(func() error { return errors.Join(d.queue.flush(), f(), d.queue.flush()) })
 		})
 		return nil // an error here would end the engine's goroutine, and Close would wait for it for ever
 	})
 	return err
 }
 
-func (d *device) inContext(f func() error) (err error) {
-	if d.settled { // it is the thread's
+func (d *device) withContext(f func() error) (err error) {
+	if d.pinned { // it is the thread's
 		return f()
 	}
 	own := d.engine.Context().CUDAContext()
@@ -192,13 +196,12 @@ func (d *device) inContext(f func() error) (err error) {
 	return f()
 }
 
-// Held returns the bytes of GPU memory that the operators of all machines hold, in
-// use or kept for reuse.
+// Held returns the bytes of GPU memory that the operators of all machines hold.
 func Held() (bytes int64) {
 	devices.Lock()
 	defer devices.Unlock()
 	for _, d := range devices.of {
-		bytes += d.memory.bytes
+		bytes += d.heap.bytes
 	}
 	return bytes
 }
@@ -229,7 +232,7 @@ func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.
 	for i := range m.Engines() {
 		d, err := deviceOf(m, gorgonia.Device(i))
 		if err == nil {
-			err = d.settle()
+			err = d.pinThread()
 		}
 		if err != nil {
 			return nil, errors.Join(err, closeMachine(vm))
@@ -238,9 +241,9 @@ func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.
 	return vm, nil
 }
 
-// settle makes the engine's thread its own: with its context, with a cuBLAS handle
+// pinThread makes the engine's thread its own: with its context, with a cuBLAS handle
 // in that, and never used by Go for something else.
-func (d *device) settle() (err error) {
+func (d *device) pinThread() (err error) {
 	d.engine.Context().Do(func() error {
 		runtime.LockOSThread() // a second time: the thread ends with the engine's goroutine
 		blas := d.engine.BLASContext()
@@ -255,7 +258,7 @@ func (d *device) settle() (err error) {
 		if err = blas.Init(cublas.WithContext(d.engine.Context())); err != nil {
 			err = fmt.Errorf("cudaop: cuBLAS: %w", err)
 		}
-		d.settled = err == nil
+		d.pinned = err == nil
 		return nil
 	})
 	return err
@@ -326,7 +329,7 @@ func (d *device) release() error {
 	if err := d.blas.close(); err != nil {
 		return err
 	}
-	if err := d.memory.releaseAll(); err != nil {
+	if err := d.heap.releaseAll(); err != nil {
 		return err
 	}
 	for name, m := range d.modules {
@@ -334,102 +337,9 @@ func (d *device) release() error {
 			return fmt.Errorf("cudaop: unload %s: %w", name, err)
 		}
 	}
-	if d.settled { // Gorgonia would close these in no context in particular
+	if d.pinned { // Gorgonia would close these in no context in particular
 		if err := errors.Join(d.engine.BLASContext().Close(), d.engine.CUDNNContext().Close()); err != nil {
 			return fmt.Errorf("cudaop: cuBLAS, cuDNN: %w", err)
-		}
-	}
-	return nil
-}
-
-// memory hands out GPU memory and keeps what comes back for the next who wants the
-// same size: the same sizes recur in every layer and step. Everything runs on one
-// stream, so memory may be handed on while kernels that use it are still queued.
-type memory struct {
-	allocate func(bytes int64) (cu.DevicePtr, error)
-	free     map[int64][]cu.DevicePtr
-	sizes    map[cu.DevicePtr]int64 // of everything allocated
-	bytes    int64
-}
-
-// The driver's memory. Tests put less in its place.
-var (
-	allocate = cu.MemAlloc
-	memInfo  = cu.MemInfo
-)
-
-func newMemory(allocate func(int64) (cu.DevicePtr, error)) memory {
-	return memory{allocate: allocate, free: map[int64][]cu.DevicePtr{}, sizes: map[cu.DevicePtr]int64{}}
-}
-
-// rounded is the memory that a size takes.
-func rounded(bytes int64) int64 { return max(256, (bytes+255)&^255) }
-
-// get returns memory of at least the given size, with any contents.
-func (m *memory) get(bytes int64) (cu.DevicePtr, error) {
-	if p := m.idle(bytes); p != 0 {
-		return p, nil
-	}
-	bytes = rounded(bytes)
-	p, err := m.allocate(bytes)
-	if err == cu.OutOfMemory {
-		return 0, fmt.Errorf("cudaop: %w: %s more are wanted, %s are held", ErrMemory, gib(bytes), gib(m.bytes))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cudaop: %d bytes of GPU memory, %d held: %w", bytes, m.bytes, err)
-	}
-	m.sizes[p] = bytes
-	m.bytes += bytes
-	return p, nil
-}
-
-// idle is get for what is not worth more memory: it returns 0 if none of the size is
-// free.
-func (m *memory) idle(bytes int64) cu.DevicePtr {
-	bytes = rounded(bytes)
-	have := m.free[bytes]
-	if len(have) == 0 {
-		return 0
-	}
-	m.free[bytes] = have[:len(have)-1]
-	return have[len(have)-1]
-}
-
-// put takes back what get or idle returned; 0 is nothing.
-func (m *memory) put(p cu.DevicePtr) {
-	if size, ok := m.sizes[p]; ok {
-		m.free[size] = append(m.free[size], p)
-	}
-}
-
-// release gives memory that is in use back to the driver.
-func (m *memory) release(p cu.DevicePtr) error {
-	size, ok := m.sizes[p]
-	if !ok {
-		return nil
-	}
-	if err := cu.MemFree(p); err != nil {
-		return fmt.Errorf("cudaop: free: %w", err)
-	}
-	delete(m.sizes, p)
-	m.bytes -= size
-	return nil
-}
-
-// sort makes what get returns a matter of what is free, and not of the order in which it
-// came back.
-func (m *memory) sort() {
-	for _, free := range m.free {
-		slices.Sort(free)
-	}
-}
-
-// releaseAll gives all memory back to the driver.
-func (m *memory) releaseAll() error {
-	clear(m.free)
-	for p := range m.sizes {
-		if err := m.release(p); err != nil {
-			return err
 		}
 	}
 	return nil

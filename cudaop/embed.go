@@ -17,7 +17,7 @@ type embedding struct{ table []op.Projection }
 func (r *embedding) shape([]tensor.Shape) error { return nil }
 func (r *embedding) ownsResult() bool           { return false }
 
-func (r *embedding) weights() ([]op.Projection, []float32) { return r.table, nil }
+func (r *embedding) weights() ([]op.Projection, []byte) { return r.table, nil }
 
 func (r *embedding) run(c *call) (gorgonia.Value, error) {
 	table, err := c.matrix(r.table, c.o.dtype())

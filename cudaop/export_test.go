@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 )
@@ -45,10 +46,7 @@ func inCall(vm gorgonia.VM, f func(c *call) error) error {
 	if err != nil {
 		return err
 	}
-	return d.do(func() error {
-		c := &call{device: d}
-		return errors.Join(f(c), c.finish(nil))
-	})
+	return d.runOnEngine(func() error { return d.outside(f) })
 }
 
 // Multiply gives the bits of x wᵀ + bias + residual over its residual, if that is not
@@ -60,7 +58,7 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 			if v == nil || err != nil {
 				return 0
 			}
-			if at, err = c.room(2 * int64(len(v))); err == nil {
+			if at, err = c.scratch(2 * int64(len(v))); err == nil {
 				err = c.queue.toGPU(at, unsafe.Pointer(&v[0]), 2*int64(len(v)))
 			}
 			return at
@@ -69,9 +67,7 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 		p := product{x: copied(x), w: copied(w), bias: copied(bias), residual: copied(residual), n: n, in: in, out: out, dt: bfloat16Dtype, to: bfloat16Dtype}
 		p.y = copied(y)
 		if residual != nil {
-			c.memory.put(p.y) // is idle, as some memory is in a model
-			c.scratch = c.scratch[:len(c.scratch)-1]
-			p.y = p.residual
+			p.y, p.inPlace = p.residual, true
 		}
 		if err != nil {
 			return err
@@ -83,7 +79,10 @@ func Multiply(vm gorgonia.VM, n, in, out int, x, w, bias, residual []uint16) (y 
 			return err
 		}
 		for _, how := range c.blas.plans {
-			p.residual = 0
+			p.residual, p.inPlace = 0, false
+			if p.workspace, err = c.scratch(blasWorkspace); err != nil {
+				return err
+			}
 			agree, err := c.sameBits(how, p)
 			if err != nil {
 				return err
@@ -109,7 +108,7 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 				return 0, nil
 			}
 			flat := slices.Concat(rows...)
-			at, err := c.room(4 * int64(len(flat)))
+			at, err := c.scratch(4 * int64(len(flat)))
 			if err != nil {
 				return 0, err
 			}
@@ -123,7 +122,7 @@ func Choose(vm gorgonia.VM, rule *decode.Rule, rows, unconditional [][]float32) 
 		if err != nil {
 			return err
 		}
-		at, err := c.room(int64(len(rows)) * int64(unsafe.Sizeof(choice{})))
+		at, err := c.scratch(int64(len(rows)) * int64(unsafe.Sizeof(choice{})))
 		if err != nil {
 			return err
 		}
@@ -151,8 +150,8 @@ func LimitMemory(limit, claimed int64) (restore func()) {
 	return func() { allocate, memInfo = all, info }
 }
 
-// Replays counts, of all machines, the runs of commands that queues know, those of them
-// that are graphs, and those that cannot be.
+// Replays counts, of all machines, the segments that queues know, those of them that are
+// graphs, and those that cannot be.
 func Replays() (known, graphs, never int) {
 	devices.Lock()
 	defer devices.Unlock()
@@ -176,13 +175,15 @@ func Replays() (known, graphs, never int) {
 // memory, and another that copies all words. It returns the copy.
 func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 	err = inCall(vm, func(c *call) (err error) {
-		c.memory.sort()
+		if err := c.queue.restart(op.Dense); err != nil {
+			return err
+		}
 		bytes := 4 * int64(len(values))
-		at, err := c.room(bytes)
+		at, err := c.loose("at", bytes)
 		if err != nil {
 			return err
 		}
-		to, err := c.room(bytes)
+		to, err := c.loose("to", bytes)
 		if err != nil {
 			return err
 		}
@@ -200,7 +201,7 @@ func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 	return copied, err
 }
 
-// NeverCapture makes the runs of commands that are known ones that cannot be captured.
+// NeverCapture makes the segments that are known ones that cannot be captured.
 func NeverCapture() {
 	devices.Lock()
 	defer devices.Unlock()

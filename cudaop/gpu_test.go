@@ -1261,11 +1261,11 @@ func TestResidual(t *testing.T) {
 		return must(op.Apply(must(cudaop.Wrap(o, op.Float32))(t), in...))(t)
 	})
 	want, got := read(cpu), read(gpu)
-	ws := op.NewWorkspace()
-	ws.Plan(g)
+	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil {
+		t.Fatal(err)
+	}
 	vm := machine(t, g)
 	for range 3 {
-		ws.Reset()
 		if err := vm.RunAll(); err != nil {
 			t.Fatal(err)
 		}
@@ -1342,10 +1342,10 @@ func newBlocks(t *testing.T, cfg pulsecol.Config, apart bool) *blocks {
 	} {
 		b.add(t, g, i, cfg.Precision, s, apart)
 	}
-	ws := op.NewWorkspace()
-	ws.Plan(g)
+	if err := op.NewWorkspace().Plan(g, b.ctl.Modes()); err != nil {
+		t.Fatal(err)
+	}
 	b.m = must(pulsecol.NewMachine(g, b.ctl))(t)
-	b.m.UseWorkspace(ws)
 	t.Cleanup(func() {
 		if err := errors.Join(b.m.Close(), b.ctl.Close()); err != nil {
 			t.Error(err)
@@ -1429,11 +1429,11 @@ func BenchmarkLaunch(b *testing.B) {
 		x = must(op.Apply(o, x))(b)
 	}
 	read(x)
-	ws := op.NewWorkspace()
-	ws.Plan(g)
+	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil {
+		b.Fatal(err)
+	}
 	vm := machine(b, g)
 	for b.Loop() {
-		ws.Reset()
 		if err := vm.RunAll(); err != nil {
 			b.Fatal(err)
 		}

@@ -29,18 +29,25 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 	if st == nil {
 		return r.pure(c)
 	}
-	mode, err := st.Begin(c.o, op.Rank)
+	mode, err := c.begin(st, op.Rank)
 	if err != nil {
 		return nil, err
 	}
-	defer st.Spend(mode, time.Now())
+	defer c.spend(st, mode, time.Now())
 	if r.p.Selection.Unchanging() {
 		if r.p.Selection.Kind == op.SelectFixed {
 			if err := r.upload(c); err != nil {
 				return nil, err
 			}
 		}
+		if c.isPlan() {
+			return placeholder(), nil
+		}
 		r.o.Static()
+		return placeholder(), nil
+	}
+	c.drop(nextKey{st})
+	if c.isPlan() {
 		return placeholder(), nil
 	}
 	if mode == op.Reuse && !st.Built() {
@@ -63,7 +70,7 @@ func (r *groupTopK) rebuild(c *call) error {
 	}
 	had := r.p.State.Built()
 	r.p.State.Rebuilding()
-	defer l.dropFresh()
+	defer func() { l.fresh = 0 }()
 	if err := errors.Join(c.compare(l), c.queue.copy(l.bits, l.fresh, l.bytes())); err != nil {
 		return err
 	}
@@ -80,7 +87,7 @@ func (r *groupTopK) upload(c *call) error {
 		return err
 	}
 	l, err := c.layer(r.p.State, batch, given.Heads, given.Len, given.Group)
-	if err != nil || slices.Equal(l.keys, pad.keys) {
+	if err != nil || c.isPlan() || slices.Equal(l.keys, pad.keys) {
 		return err
 	}
 	bits := given.Bits
@@ -157,7 +164,7 @@ func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keep, err := c.keep(r.p.Selection, slices.Repeat([]int{r.n}, s[0]))
+	keep, err := c.keepCounts(r.p.Selection, slices.Repeat([]int{r.n}, s[0]))
 	if err != nil {
 		return nil, err
 	}

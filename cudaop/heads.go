@@ -5,6 +5,7 @@ package cudaop
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
@@ -22,12 +23,28 @@ type takeHeads struct {
 }
 
 func newRotation(h op.Heads, theta float64) *takeHeads {
-	r := &takeHeads{heads: h}
-	for d := range h.Dim / 2 {
-		r.frequencies = append(r.frequencies, math.Pow(theta, -2*float64(d)/float64(h.Dim))/math.Pi)
-	}
-	return r
+	return &takeHeads{heads: h, frequencies: frequencies(h.Dim, theta)}
 }
+
+// rotation is what the frequencies of RoPE depend on.
+type rotation struct {
+	dim   int
+	theta float64
+}
+
+// rotations are the frequencies that are known: those of all layers lie in one place.
+var rotations sync.Map // rotation -> []float64
+
+func frequencies(dim int, theta float64) []float64 {
+	f := make([]float64, dim/2)
+	for d := range f {
+		f[d] = math.Pow(theta, -2*float64(d)/float64(dim)) / math.Pi
+	}
+	known, _ := rotations.LoadOrStore(rotation{dim, theta}, f)
+	return known.([]float64)
+}
+
+func (r *takeHeads) weights() ([]op.Projection, []byte) { return nil, bytesOf(r.frequencies) }
 
 func (r *takeHeads) shape([]tensor.Shape) error {
 	if r.heads.Dim%2 != 0 || r.heads.Dim > 2*layerThreads {
@@ -48,7 +65,7 @@ func (r *takeHeads) run(c *call) (gorgonia.Value, error) {
 		if positions, err = c.at(1, tensor.Int32); err != nil {
 			return nil, err
 		}
-		if frequencies, err = vector(c.device, r.frequencies); err != nil {
+		if frequencies, err = c.vector(bytesOf(r.frequencies)); err != nil {
 			return nil, err
 		}
 	}
@@ -76,9 +93,9 @@ func (mergeHeads) ownsResult() bool           { return false }
 func (mergeHeads) run(c *call) (gorgonia.Value, error) {
 	s := c.in[0].Shape()
 	shape := []int{s[0], s[2], s[1] * s[3]}
-	if r, ours := c.in[0].(*resident); ours && r.byTokens { // merged already
-		if v := c.over(0, shape...); v != nil {
-			return v, nil
+	if t, ours := c.in[0].(*deviceTensor); ours && t.bnhd { // merged already
+		if v, err := c.inPlace(0, shape...); v != nil || err != nil {
+			return v, err
 		}
 	}
 	x, err := c.operand(0)

@@ -18,7 +18,7 @@ type linear struct {
 func (r *linear) shape([]tensor.Shape) error { return nil }
 func (r *linear) ownsResult() bool           { return false }
 
-func (r *linear) weights() ([]op.Projection, []float32) { return r.parts, nil }
+func (r *linear) weights() ([]op.Projection, []byte) { return r.parts, nil }
 
 func (r *linear) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
@@ -53,27 +53,27 @@ func (c *call) project(p []op.Projection, y, x, residual cu.DevicePtr, n int, to
 	if err != nil {
 		return err
 	}
-	return c.multiply(product{y: y, x: x, w: w, bias: bias, residual: residual, n: n, in: p[0].Weight.Cols, out: outputs(p), dt: c.o.dtype(), to: to})
+	return c.multiply(product{y: y, x: x, w: w, bias: bias, residual: residual, inPlace: residual == y, n: n, in: p[0].Weight.Cols, out: outputs(p), dt: c.o.dtype(), to: to})
 }
 
 // swiGLU runs op.SwiGLU: one product gives gate and up of some tokens side by side,
 // and a kernel what becomes of them, before the next tokens take their place.
 type swiGLU struct{ parts []op.Projection }
 
-// swiGLURoom is the most memory that gate and up take, in bytes. From 2,048 tokens of
+// maxGateUp is the most memory that gate and up take, in bytes. From 2,048 tokens of
 // an 8B model on it makes no difference how many there are at a time.
-const swiGLURoom = 512 << 20
+const maxGateUp = 512 << 20
 
 func (r *swiGLU) shape([]tensor.Shape) error { return nil }
 func (r *swiGLU) ownsResult() bool           { return false }
 
-func (r *swiGLU) weights() ([]op.Projection, []float32) { return r.parts, nil }
+func (r *swiGLU) weights() ([]op.Projection, []byte) { return r.parts, nil }
 
 // together is how many of n tokens have gate and up at a time, of row bytes each;
 // size is that of an element.
 func (r *swiGLU) together(n int, size int64) (rows int, row int64) {
 	row = int64(outputs(r.parts)) * size
-	chunks := max(1, int((int64(n)*row+swiGLURoom-1)/swiGLURoom))
+	chunks := max(1, int((int64(n)*row+maxGateUp-1)/maxGateUp))
 	return min(n, ((n+chunks-1)/chunks+255)&^255), row
 }
 
@@ -94,7 +94,7 @@ func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
 	}
 	n := s[0] * s[1]
 	rows, row := r.together(n, int64(dt.Size()))
-	both, err := c.room(int64(rows) * row)
+	both, err := c.scratch(int64(rows) * row)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pulsecol/pulsecol/internal/memplan"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -15,25 +16,25 @@ import (
 // weighted is a runner with weights.
 type weighted interface {
 	// weights returns projections whose weights lie together, or a vector.
-	weights() ([]op.Projection, []float32)
+	weights() ([]op.Projection, []byte)
 }
 
 // weights are what one operator reads that does not change.
 type weights struct {
 	parts  []op.Projection
-	vector []float32 // nil if there are parts
+	vector []byte // nil if there are parts
 	dt     tensor.Dtype
 }
 
 // bytes is the memory that they take on the GPU.
 func (w *weights) bytes() int64 {
 	if w.parts == nil {
-		return rounded(4 * int64(len(w.vector)))
+		return memplan.Round(int64(len(w.vector)))
 	}
 	size, out := int64(w.dt.Size()), int64(outputs(w.parts))
-	n := rounded(out * int64(w.parts[0].Weight.Cols) * size)
+	n := memplan.Round(out * int64(w.parts[0].Weight.Cols) * size)
 	if biased(w.parts) {
-		n += rounded(out * size)
+		n += memplan.Round(out * size)
 	}
 	return n
 }
@@ -41,7 +42,7 @@ func (w *weights) bytes() int64 {
 // load copies them to the GPU, if they are not there.
 func (w *weights) load(d *device) error {
 	if w.parts == nil {
-		_, err := vector(d, w.vector)
+		_, err := d.vector(w.vector)
 		return err
 	}
 	_, err := d.matrix(w.parts, w.dt)
@@ -53,7 +54,7 @@ func (w *weights) load(d *device) error {
 
 // weightsOf lists the weights of operators in their order, each once.
 func weightsOf(order gorgonia.Nodes) (all []weights) {
-	matrices, vectors := uploads{}, map[*float32]bool{}
+	matrices, vectors := uploads{}, map[*byte]bool{}
 	for _, n := range order {
 		o, ok := n.Op().(*Op)
 		if !ok {
@@ -65,6 +66,9 @@ func weightsOf(order gorgonia.Nodes) (all []weights) {
 		}
 		w := weights{dt: o.dtype()}
 		w.parts, w.vector = t.weights()
+		if w.parts == nil && len(w.vector) == 0 {
+			continue
+		}
 		if w.parts == nil {
 			if vectors[&w.vector[0]] {
 				continue
@@ -102,11 +106,11 @@ func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report fun
 	if err != nil {
 		return err
 	}
-	if err := d.do(func() (err error) { d.staging, err = newStaging(ctx); return err }); err != nil {
+	if err := d.runOnEngine(func() (err error) { d.staging, err = newStaging(ctx); return err }); err != nil {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, d.do(func() error {
+		err = errors.Join(err, d.runOnEngine(func() error {
 			s := d.staging
 			d.staging = nil
 			return s.close()
@@ -121,7 +125,7 @@ func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report fun
 	}
 	report(0, total)
 	for i := range all {
-		if err := d.do(func() error { return all[i].load(d) }); err != nil {
+		if err := d.runOnEngine(func() error { return all[i].load(d) }); err != nil {
 			return err
 		}
 		done += all[i].bytes()

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -24,7 +25,7 @@ type logits struct {
 func (r *logits) shape([]tensor.Shape) error { return nil }
 func (r *logits) ownsResult() bool           { return r.later != nil }
 
-func (r *logits) weights() ([]op.Projection, []float32) { return only(r.weight), nil }
+func (r *logits) weights() ([]op.Projection, []byte) { return only(r.weight), nil }
 
 func (r *logits) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
@@ -73,18 +74,47 @@ type logitsLater struct {
 	x      cu.DevicePtr
 	rows   int       // of x
 	host   []float32 // rows that were copied
+
+	// Memory for the time after a step.
+	y         cu.DevicePtr // a chunk of logits
+	choices   cu.DevicePtr
+	workspace cu.DevicePtr // of cuBLASLt
 }
 
-// run is the operator's: it keeps the rows x.
+// The keys of the rows that are kept, and of memory for the time after a step.
+type (
+	xKey     struct{ l *logitsLater }
+	afterKey struct {
+		l *logitsLater
+		i int
+	}
+)
+
+// run is the operator's: it keeps the rows x, and finds the memory for what comes after the
+// step.
 func (l *logitsLater) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, error) {
 	bytes := int64(rows) * c.rowBytes(l.weight)
-	if l.device != c.device {
-		kept, err := c.memory.get(bytes)
-		if err != nil {
+	kept, err := c.keep(xKey{l}, bytes, exec.Activations)
+	if err != nil {
+		return nil, err
+	}
+	next := logitsLater{o: l.o, weight: l.weight, device: c.device, x: kept, rows: rows, host: l.host}
+	for i, after := range []struct {
+		at    *cu.DevicePtr
+		bytes int64
+	}{
+		{&next.y, 4 * int64(next.chunk()) * int64(l.weight.Rows)},
+		{&next.choices, int64(rows) * int64(unsafe.Sizeof(choice{}))},
+		{&next.workspace, blasWorkspace},
+	} {
+		if *after.at, err = c.source.take(exec.KindAfter, afterKey{l, i}, after.bytes, exec.Activations); err != nil {
 			return nil, err
 		}
-		l.device, l.x, l.rows = c.device, kept, rows
 	}
+	if c.isPlan() {
+		return placeholder(), nil
+	}
+	*l = next
 	return placeholder(), c.queue.copy(l.x, x, bytes)
 }
 
@@ -93,8 +123,8 @@ func (l *logitsLater) do(f func(c *call) error) error {
 	if l.device == nil {
 		return fmt.Errorf("%v: no step was run", l.o)
 	}
-	err := l.device.do(func() error {
-		c := &call{device: l.device, o: l.o}
+	err := l.device.runOnEngine(func() error {
+		c := &call{device: l.device, o: l.o, workspace: l.workspace}
 		// The operators' results never went to the machine, so nobody has asked yet
 		// what they found wrong.
 		return errors.Join(f(c), c.finish(nil), c.checked())
@@ -150,21 +180,17 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 		l.host = make([]float32, need)
 	}
 	err := l.do(func(c *call) error {
-		y, err := c.room(4 * int64(l.chunk()) * int64(vocab))
-		if err != nil {
-			return err
-		}
 		most, starts := l.chunk()/len(from), make([]int, len(from))
 		for lo := 0; lo < count; lo += most {
 			n := min(most, count-lo)
 			for i, first := range from {
 				starts[i] = first + lo
 			}
-			if err := l.compute(c, y, n, starts...); err != nil {
+			if err := l.compute(c, l.y, n, starts...); err != nil {
 				return err
 			}
 			for i := range from {
-				to, part := l.host[(i*count+lo)*vocab:], y+cu.DevicePtr(4*i*n*vocab)
+				to, part := l.host[(i*count+lo)*vocab:], l.y+cu.DevicePtr(4*i*n*vocab)
 				if err := c.queue.toHost(unsafe.Pointer(&to[0]), part, 4*int64(n)*int64(vocab)); err != nil {
 					return fmt.Errorf("cudaop: copy of %d rows of logits: %w", n, err)
 				}
@@ -189,14 +215,7 @@ func (l laterLogits) Choose(rule *decode.Rule) (out []decode.Choice, err error) 
 		n, most = n/2, most/2
 	}
 	err = l.do(func(c *call) error {
-		y, err := c.room(4 * int64(l.chunk()) * int64(vocab))
-		if err != nil {
-			return err
-		}
-		at, err := c.room(int64(l.rows) * int64(unsafe.Sizeof(choice{})))
-		if err != nil {
-			return err
-		}
+		y, at := l.y, l.choices
 		for lo := 0; lo < n; lo += most {
 			count := min(most, n-lo)
 			from, u := []int{lo}, cu.DevicePtr(0)

@@ -213,12 +213,12 @@ func TestLogitsLaterErrors(t *testing.T) {
 		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, wanted))(t)
 	}
 	later := cudaop.LogitsLater(gpu(op.NewLogits("head", weight), gpu(op.NewTakeRows("rows"), x)).Op())
-	ws := op.NewWorkspace()
-	ws.Plan(g) // so that the step does not wait for the rows
+	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil { // so that the step does not wait for the rows
+		t.Fatal(err)
+	}
 	vm := must(cudaop.NewTapeMachine(g))(t)
 	step := func() {
 		t.Helper()
-		ws.Reset()
 		run(t, vm)
 	}
 	step()

@@ -50,8 +50,10 @@ func measure(o MeasureOptions, report func(Measurement) error) (err error) {
 // measureLength measures all that the options ask for at one length. It runs on the
 // engine's thread.
 func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measurement) error) error {
-	c := &call{device: d}
-	defer c.finish(nil)
+	return d.outside(func(c *call) error { return c.measure(o, n, dim, report) })
+}
+
+func (c *call) measure(o MeasureOptions, n, dim int, report func(Measurement) error) error {
 	h := &heads{batch: 1, heads: o.Heads, kvHeads: o.KVHeads, n: n, dim: dim, dt: bfloat16Dtype, scale: 1 / math.Sqrt(float64(dim))}
 	var err error
 	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
@@ -60,10 +62,10 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 		}
 	}
 	out := output{dt: bfloat16Dtype}
-	if out.at, err = c.room(2 * int64(o.Heads*n) * int64(dim)); err != nil {
+	if out.at, err = c.scratch(2 * int64(o.Heads*n) * int64(dim)); err != nil {
 		return err
 	}
-	lse, err := c.room(4 * int64(o.Heads*n))
+	lse, err := c.scratch(4 * int64(o.Heads*n))
 	if err != nil {
 		return err
 	}
@@ -97,16 +99,14 @@ func (d *device) measureLength(o MeasureOptions, n, dim int, report func(Measure
 	return nil
 }
 
-func (d *device) measureGroup(o MeasureOptions, h *heads, out output, lse cu.DevicePtr, group int, pairs float64, dense func() error,
+func (c *call) measureGroup(o MeasureOptions, h *heads, out output, lse cu.DevicePtr, group int, pairs float64, dense func() error,
 	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
-	c := &call{device: d}
-	defer c.finish(nil)
 	u, pitch := groups(h.n, group), scorePitch(h.n)
-	scores, err := c.room(2 * int64(h.heads*u) * int64(pitch))
+	scores, err := c.scratch(2 * int64(h.heads*u) * int64(pitch))
 	if err != nil {
 		return err
 	}
-	bits, err := c.room(4 * int64(h.heads*u) * int64(words(h.n)))
+	bits, err := c.scratch(4 * int64(h.heads*u) * int64(words(h.n)))
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *device) measureGroup(o MeasureOptions, h *heads, out output, lse cu.Dev
 	}
 	for _, sparsity := range o.Sparsities {
 		kept := op.Selection{Sparsity: sparsity}.Keep(h.n)
-		keep, err := c.keep(op.Selection{Sparsity: sparsity}, []int{h.n})
+		keep, err := c.keepCounts(op.Selection{Sparsity: sparsity}, []int{h.n})
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (c *call) random(seed, n int) (cu.DevicePtr, error) {
 		b := bf16.FromFloat32(float32(r.NormFloat64()))
 		block[i], block[i+1] = byte(b), byte(b>>8)
 	}
-	at, err := c.room(2 * int64(n))
+	at, err := c.scratch(2 * int64(n))
 	if err != nil {
 		return 0, err
 	}

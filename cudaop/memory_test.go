@@ -56,7 +56,11 @@ func TestPlanMemory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := mem.GPU.Held(), held; got < want-32<<10 || got > want+32<<10 || want == 0 {
+				mask := int64(0) // of shorter prompts, of which a prediction does not know
+				if c.batch > 1 {
+					mask = 32 << 10
+				}
+				if got, want := mem.GPU.Held(), held; got > want || got < want-mask || want == 0 {
 					t.Errorf("predicted %+v, %d in all; held %d", mem.GPU, got, want)
 				}
 				refreshes, tables := c.cfg.Sparsity > 0, c.cfg.Sparsity > 0 || c.cfg.Pattern != nil
@@ -90,9 +94,9 @@ func everyKey(n int) pulsecol.Pattern {
 	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{table}}
 }
 
-// TestTooLarge: a generation that cannot fit is refused before anything is loaded,
-// one that runs out of memory fails, and either leaves a process in which another
-// generation answers as ever.
+// TestTooLarge: a generation that cannot fit is refused before anything is loaded, one whose
+// memory is not there fails as early, one that runs out of memory while weights are loaded
+// fails, and each leaves a process in which another generation answers as ever.
 func TestTooLarge(t *testing.T) {
 	needGPU(t)
 	m := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
@@ -105,6 +109,7 @@ func TestTooLarge(t *testing.T) {
 			GenLength: 64, Steps: 4, OnLoad: func(done, _ int64) { loaded = done },
 		})
 	}
+	need := must(m.PredictMemory(1, 5, cfg, llada.GenerateOptions{GenLength: 64, Steps: 4}))(t).GPU
 	want := must(generate())(t)
 	if loaded < 4<<20 {
 		t.Errorf("%d bytes of weights loaded", loaded)
@@ -117,8 +122,8 @@ func TestTooLarge(t *testing.T) {
 		text           string
 	}{
 		{"refused", plenty, 257 << 20, false, "the graph needs 0.04 GiB (weights 0.01 GiB"},
-		{"in the weights", 2 << 20, plenty, true, "are held"},
-		{"in a step", loaded + 100<<10, plenty, true, "are held"},
+		{"in the arena", need.Held() - need.Weights - 1, plenty, false, "are held"},
+		{"in the weights", need.Held() - 1, plenty, true, "are held"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			restore := cudaop.LimitMemory(c.limit, c.claimed)

@@ -98,15 +98,15 @@ func (r *reference) logits(t *testing.T, ids []int32, shape []int, cfg pulsecol.
 			t.Fatal(err)
 		}
 	}
-	ws := op.NewWorkspace()
-	ws.Plan(g, m.Logits)
+	if err := op.NewWorkspace().Plan(g, ctl.Modes(), m.Logits); err != nil {
+		t.Fatal(err)
+	}
 	out := func() []float32 { return m.Logits.Value().Data().([]float32) }
 	if op.IsTwin(m.Logits.Op()) {
 		copied := read(m.Logits)
 		out = func() []float32 { return floats(copied) }
 	}
 	vm := must(pulsecol.NewMachine(g, ctl))(t)
-	vm.UseWorkspace(ws)
 	defer func() {
 		if err := errors.Join(vm.Close(), ctl.Close()); err != nil {
 			t.Error(err)

@@ -30,6 +30,9 @@ func (d *device) isHopper() bool { return d.capability == hopper && !portable }
 // kernel returns a kernel of the module built from kernels/<file>.cu, which it
 // loads if it is not.
 func (d *device) kernel(file, name string) (*kernel, error) {
+	if d.isPlanner() {
+		return &kernel{queue: d.queue, rows: 1, cluster: 1}, nil
+	}
 	if k := d.kernels[name]; k != nil {
 		return k, nil
 	}
@@ -66,7 +69,7 @@ func (d *device) typed(name string, dt tensor.Dtype) (*kernel, error) {
 		suffix = "_f32"
 	}
 	k, err := d.kernel(name, name+suffix)
-	if err == nil {
+	if err == nil && !d.isPlanner() {
 		d.typedKernels[key] = k
 	}
 	return k, err

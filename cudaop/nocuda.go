@@ -51,10 +51,10 @@ func Flush(gorgonia.VM) error { return nil }
 func Held() int64 { return 0 }
 
 // PlanMemory returns the GPU memory that a graph takes: without -tags cuda none.
-func PlanMemory(*gorgonia.ExprGraph, bool) (Need, error) { return Need{}, nil }
+func PlanMemory(*gorgonia.ExprGraph, []op.Mode) (Need, error) { return Need{}, nil }
 
-// CheckRoom returns nil: without -tags cuda no graph takes GPU memory.
-func CheckRoom(gorgonia.VM, *gorgonia.ExprGraph, bool) error { return nil }
+// Reserve returns nil: without -tags cuda no graph takes GPU memory.
+func Reserve(gorgonia.VM, *gorgonia.ExprGraph, []op.Mode) error { return nil }
 
 // Load does nothing: without -tags cuda weights stay where they are.
 func Load(context.Context, gorgonia.VM, *gorgonia.ExprGraph, func(done, total int64)) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -28,39 +29,35 @@ type lastPadding struct {
 	mask   *gorgonia.Node // an input of the graph; others may change within a step
 }
 
+// paddingKey is that of what look leaves on the GPU for a mask.
+type paddingKey struct{ mask *gorgonia.Node }
+
 // padding looks at the operator's last input, if that is a padding mask.
 func (c *call) padding(p op.AttentionParams, batch, n int) (padding, error) {
+	all := padding{keys: slices.Repeat([]int{n}, batch)}
 	if !p.Masked {
-		return padding{keys: slices.Repeat([]int{n}, batch)}, nil
+		return all, nil
 	}
-	mask, step, number := c.o.Leaf(len(c.in) - 1)
+	last := len(c.in) - 1
+	mask := c.o.Placement().GraphInput(last)
+	var err error
 	if mask == nil {
-		at, err := c.room(paddingBytes(batch))
-		if err != nil {
-			return padding{}, err
-		}
-		return c.look(at, batch, n)
+		all.start, err = c.scratch(paddingBytes(batch))
+	} else {
+		all.start, err = c.keep(paddingKey{mask}, paddingBytes(batch), exec.Activations)
 	}
-	last := &c.padded
-	if last.step == step && last.number == number && last.mask == mask {
-		return last.padding, nil
+	if err != nil || c.isPlan() {
+		return all, err
 	}
-	at := last.start
-	if len(last.keys) != batch {
-		c.memory.put(at)
-		var err error
-		if at, err = c.memory.get(paddingBytes(batch)); err != nil {
-			*last = lastPadding{}
-			return padding{}, err
-		}
+	node, step, number := c.o.GraphInput(last)
+	if known := &c.padded; node != nil && known.step == step && known.number == number && known.mask == node {
+		return known.padding, nil
 	}
-	*last = lastPadding{padding: padding{start: at}} // nothing to go by if this fails
-	found, err := c.look(at, batch, n)
-	if err != nil {
-		return padding{}, err
+	found, err := c.look(all.start, batch, n)
+	if err == nil && node != nil {
+		c.padded = lastPadding{found, step, number, node}
 	}
-	*last = lastPadding{found, step, number, mask}
-	return found, nil
+	return found, err
 }
 
 // paddingBytes is the size of what look leaves on the GPU.

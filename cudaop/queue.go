@@ -28,20 +28,22 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 )
 
-// queue holds back the commands of operators and gives them to the GPU some at a time. To
-// launch a kernel takes the host 4 to 6 us, longer than a small kernel runs. But the steps
-// of a mode give the same commands, since the machine runs the same operators and memory
-// hands them the same addresses; so commands that come together a second time become a
-// CUDA graph, which takes the host as long as one kernel. Whatever else touches the
-// operators' memory, or waits for the GPU, flushes first.
+// queue holds back the commands of operators and gives them to the GPU a segment at a time.
+// To launch a kernel takes the host 4 to 6 us, longer than a small kernel runs. The machine
+// runs the same operators in each step of a mode, at the addresses that were planned for
+// it, so a segment that is the same as in the step before becomes a CUDA graph, which takes
+// the host as long as one kernel. Whatever else touches the operators' memory, or waits for
+// the GPU, flushes first.
 type queue struct {
+	discard  bool     // drops every command: memory is being planned
 	words    []uint64 // of the commands held back
 	commands int
 	most     int // to hold back
@@ -50,20 +52,30 @@ type queue struct {
 	plans   []*plan
 	blas    *blas
 
-	graphs map[string]*replay // by the words of their commands
-	stream C.CUstream         // for capture; nothing runs on it
+	graphs map[segment]*replay
+	stream C.CUstream // for capture; nothing runs on it
+	mode   op.Mode    // of the step in progress
+	next   int        // segment
 }
 
-// replay is a run of commands that came before.
+// segment is a run of commands that are given to the GPU together: the index-th of a step
+// of a mode.
+type segment struct {
+	mode  op.Mode
+	index int
+}
+
+// replay is what a segment was when it came last.
 type replay struct {
-	program C.CUgraphExec // nil until they come a second time
-	never   bool          // they cannot be captured
+	words   []uint64
+	program C.CUgraphExec // nil until it comes a second time
+	never   bool          // it cannot be captured
 }
 
 // Kinds of commands, the first of their words.
 const (
 	launchKernel uint64 = iota // kernel, blocks, stacks, arguments, and both
-	multiplyRows               // plan, algorithm, w, x, bias, what is added, y
+	multiplyRows               // plan, algorithm, w, x, bias, what is added, y, workspace
 	fillWords                  // address, value, count
 	copyBytes                  // to, from, count
 )
@@ -75,17 +87,20 @@ const (
 	mostHeld  = 128
 	// leastReplayed commands are worth a graph.
 	leastReplayed = 4
-	// mostReplays is far above what the modes of a model take, some ten each. What never
-	// comes twice is forgotten with the rest when there are as many.
-	mostReplays = 256
+	// mostSegments of a step are remembered, far more than the ten or so of a model.
+	mostSegments = 1024
 )
 
 func newQueue(b *blas) *queue {
-	return &queue{most: firstHeld, blas: b, graphs: map[string]*replay{}}
+	return &queue{most: firstHeld, blas: b, graphs: map[segment]*replay{}}
 }
 
 // add holds back a command whose words have been appended.
 func (q *queue) add() error {
+	if q.discard {
+		q.words = q.words[:0]
+		return nil
+	}
 	if q.commands++; q.commands < q.most {
 		return nil
 	}
@@ -107,7 +122,7 @@ func (q *queue) launch(k *kernel, grid int, stacks []stack, args []uint64) error
 
 // multiply queues a product by one of its plan's algorithms.
 func (q *queue) multiply(how *plan, algorithm int, p product) error {
-	q.words = append(q.words, multiplyRows, uint64(how.number), uint64(algorithm), uint64(p.w), uint64(p.x), uint64(p.bias), uint64(p.residual), uint64(p.y))
+	q.words = append(q.words, multiplyRows, uint64(how.number), uint64(algorithm), uint64(p.w), uint64(p.x), uint64(p.bias), uint64(p.residual), uint64(p.y), uint64(p.workspace))
 	return q.add()
 }
 
@@ -130,18 +145,21 @@ func (q *queue) flush() error {
 		return nil
 	}
 	defer func() { q.words, q.commands = q.words[:0], 0 }()
-	if q.commands < leastReplayed {
+	at := segment{q.mode, q.next}
+	q.next++
+	if q.commands < leastReplayed || at.index >= mostSegments {
 		return q.run(nil)
 	}
-	words := unsafe.String((*byte)(unsafe.Pointer(&q.words[0])), 8*len(q.words))
-	r := q.graphs[words]
+	r := q.graphs[at]
 	if r == nil {
-		if len(q.graphs) == mostReplays {
-			if err := q.forget(); err != nil {
-				return err
-			}
+		r = new(replay)
+		q.graphs[at] = r
+	}
+	if !slices.Equal(r.words, q.words) {
+		if err := r.drop(); err != nil {
+			return err
 		}
-		q.graphs[strings.Clone(words)] = &replay{}
+		r.words, r.never = append(r.words[:0], q.words...), false
 		return q.run(nil)
 	}
 	if r.program == nil && !r.never {
@@ -151,6 +169,28 @@ func (q *queue) flush() error {
 	if r.never || C.cuGraphLaunch(r.program, nil) != C.CUDA_SUCCESS {
 		return q.run(nil)
 	}
+	return nil
+}
+
+// restart begins a step: its first segment is next.
+func (q *queue) restart(m op.Mode) error {
+	err := q.flush()
+	q.mode, q.next = m, 0
+	return err
+}
+
+// drop drops the replay's graph, if it has one.
+func (r *replay) drop() error {
+	if r.program == nil {
+		return nil
+	}
+	if err := cu.Synchronize(); err != nil { // it may be running
+		return fmt.Errorf("cudaop: %w", err)
+	}
+	if code := C.cuGraphExecDestroy(r.program); code != C.CUDA_SUCCESS {
+		return fmt.Errorf("cudaop: drop a graph: CUDA error %d", int(code))
+	}
+	r.program = nil
 	return nil
 }
 
@@ -168,7 +208,7 @@ func Flush(vm gorgonia.VM) error {
 		if d == nil {
 			continue
 		}
-		if err := d.here(d.queue.flush); err != nil {
+		if err := d.inContext(d.queue.flush); err != nil {
 			return err
 		}
 	}
@@ -197,8 +237,8 @@ func (q *queue) run(stream C.CUstream) error {
 			err = q.kernels[w[1]].start(stream, int(w[2]), w[5:5+4*mapped], w[5+4*mapped:5+4*mapped+n])
 			w = w[5+4*mapped+n:]
 		case multiplyRows:
-			err = q.blas.start(stream, q.plans[w[1]], int(w[2]), w[3:8])
-			w = w[8:]
+			err = q.blas.start(stream, q.plans[w[1]], int(w[2]), w[3:9])
+			w = w[9:]
 		case fillWords:
 			if code := C.cuMemsetD32Async(C.CUdeviceptr(w[1]), C.uint(w[2]), C.size_t(w[3]), stream); code != C.CUDA_SUCCESS {
 				err = fmt.Errorf("cudaop: memset: CUDA error %d", int(code))
@@ -219,29 +259,15 @@ func (q *queue) run(stream C.CUstream) error {
 	return nil
 }
 
-// forget drops all graphs.
-func (q *queue) forget() error {
-	if err := cu.Synchronize(); err != nil { // they may be running
-		return fmt.Errorf("cudaop: %w", err)
-	}
-	for _, r := range q.graphs {
-		if r.program == nil {
-			continue
-		}
-		if code := C.cuGraphExecDestroy(r.program); code != C.CUDA_SUCCESS {
-			return fmt.Errorf("cudaop: drop a graph: CUDA error %d", int(code))
-		}
-	}
-	clear(q.graphs)
-	return nil
-}
-
 // close drops everything, held back or not.
 func (q *queue) close() error {
 	q.words, q.commands = nil, 0
-	if err := q.forget(); err != nil {
-		return err
+	for _, r := range q.graphs {
+		if err := r.drop(); err != nil {
+			return err
+		}
 	}
+	clear(q.graphs)
 	if q.stream == nil {
 		return nil
 	}

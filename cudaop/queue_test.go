@@ -18,7 +18,8 @@ import (
 )
 
 // fills returns a machine, a function that makes n values which were never there, and one
-// that fills memory with values on the machine's GPU and counts what the queue knows.
+// that fills memory with values on the machine's GPU and counts the segments that
+// the queue knows, and those that are graphs.
 func fills(t *testing.T) (vm gorgonia.VM, values func(n int) []uint32, fill func(v []uint32) (known, graphs int)) {
 	t.Helper()
 	g := gorgonia.NewGraph()
@@ -41,7 +42,7 @@ func fills(t *testing.T) (vm gorgonia.VM, values func(n int) []uint32, fill func
 		}
 		known, graphs, never := cudaop.Replays()
 		if never > 0 {
-			t.Fatalf("%d runs of commands cannot be captured", never)
+			t.Fatalf("%d segments cannot be captured", never)
 		}
 		return known, graphs
 	}
@@ -57,15 +58,11 @@ func TestQueue(t *testing.T) {
 		{2, 0}, {3, 0}, {4, 1}, {8, 1}, {9, 1}, // few are not worth a graph
 		{12, 2}, {61, 4}, {301, 6}, // of 8, 16, 32, 64, 128 commands, and the rest
 	} {
-		known, graphs := fill(values(c.commands - 1)) // and a copy; the memory is there from now on
-		v := values(c.commands - 1)
-		for round, made := range []int{0, c.graphs, c.graphs, c.graphs} {
-			k, g := fill(v)
-			if k -= known; k != c.graphs {
-				t.Errorf("%d commands, round %d: %d runs are new, want %d", c.commands, round, k, c.graphs)
-			}
-			if g -= graphs; g != made {
-				t.Errorf("%d commands, round %d: %d graphs are new, want %d", c.commands, round, g, made)
+		v := values(c.commands - 1) // and a copy
+		for round, want := range []int{0, c.graphs, c.graphs, c.graphs} {
+			known, graphs := fill(v)
+			if known != c.graphs || graphs != want {
+				t.Errorf("%d commands, round %d: %d of %d segments are graphs, want %d of %d", c.commands, round, graphs, known, want, c.graphs)
 			}
 		}
 	}
@@ -79,7 +76,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	if k, g, never := cudaop.Replays(); k != known || g != graphs || never != known {
-		t.Errorf("%d runs of commands, %d of them graphs and %d never, want %d, %d and all", k, g, never, known, graphs)
+		t.Errorf("%d segments, %d of them graphs and %d never, want %d, %d and all", k, g, never, known, graphs)
 	}
 	if err := cudaop.Unknown(vm); err == nil || !strings.Contains(err.Error(), "a command of kind 99") {
 		t.Errorf("a command that there is not: %v", err)
@@ -89,19 +86,20 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestForget: what never comes twice is forgotten some time, and comes again as new.
-func TestForget(t *testing.T) {
+// TestChangedSegment: a segment that changes runs as it is now, and is a graph again once it
+// stays the same.
+func TestChangedSegment(t *testing.T) {
 	needGPU(t)
 	_, values, fill := fills(t)
 	v := values(5)
-	for range 300 {
+	for round := range 20 {
 		fill(v)
-		if known, _ := fill(values(5)); known > 256 {
-			t.Fatalf("%d runs of commands are kept", known)
+		if _, graphs := fill(v); graphs != 1 {
+			t.Errorf("round %d: %d graphs of one that stays", round, graphs)
 		}
-	}
-	if _, graphs := fill(v); graphs != 1 {
-		t.Errorf("%d graphs, want one of what came every time", graphs)
+		if _, graphs := fill(values(5)); graphs != 0 {
+			t.Errorf("round %d: %d graphs of one that has changed", round, graphs)
+		}
 	}
 }
 
@@ -121,11 +119,11 @@ func TestStepFlushes(t *testing.T) {
 		}
 	}
 	later := cudaop.LogitsLater(m.Logits.Op())
-	ws := op.NewWorkspace()
-	ws.Plan(g, m.Logits)
+	if err := op.NewWorkspace().Plan(g, ctl.Modes(), m.Logits); err != nil {
+		t.Fatal(err)
+	}
 	vm := must(pulsecol.NewMachine(g, ctl))(t)
 	defer vm.Close()
-	vm.UseWorkspace(ws)
 	if err := ctl.Start(3); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +146,7 @@ func (inTurn) Mode(step, _ int) pulsecol.Mode {
 }
 
 // TestReplays: a model's steps of one mode give the same commands, and so are graphs from
-// the third on: in the first one memory comes from the driver.
+// the second on.
 func TestReplays(t *testing.T) {
 	needGPU(t)
 	m := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
@@ -160,18 +158,16 @@ func TestReplays(t *testing.T) {
 	o.OnStep = func(p llada.Progress) {
 		k, g, never := cudaop.Replays()
 		if known, graphs = append(known, k), append(graphs, g); never > 0 {
-			t.Errorf("step %d, %v: %d runs of commands cannot be captured", p.Step, p.Mode, never)
+			t.Errorf("step %d, %v: %d segments cannot be captured", p.Step, p.Mode, never)
 		}
 	}
 	must(m.Generate(context.Background(), ids, pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 32, Schedule: inTurn{}}, o))(t)
 	for step := 7; step <= 15; step++ {
 		if k := known[step-1]; k != known[5] {
-			t.Errorf("step %d: %d runs of commands are known, after 6 steps %d were", step, k, known[5])
+			t.Errorf("step %d: %d segments are known, after 6 steps %d were", step, k, known[5])
 		}
-	}
-	for step := 9; step <= 15; step++ {
-		if g := graphs[step-1]; g != graphs[8] || g < 12 { // some four in each mode
-			t.Errorf("step %d: %d graphs, after 9 steps there were %d", step, g, graphs[8])
+		if g := graphs[step-1]; g != graphs[5] || g < 12 { // some four in each mode
+			t.Errorf("step %d: %d graphs, after 6 steps there were %d", step, g, graphs[5])
 		}
 	}
 }

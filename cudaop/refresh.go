@@ -3,6 +3,7 @@
 package cudaop
 
 import (
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
@@ -16,7 +17,7 @@ var scoreBytes int64 = 1 << 30
 // refresh queues full attention and, from its scores, the choice of a column table.
 // out and bits are theirs.
 func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits cu.DevicePtr) error {
-	lse, err := c.room(4 * int64(h.batch*h.heads*h.n))
+	lse, err := c.scratch(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits c
 	if sel.Kind != op.SelectColumns {
 		return c.chooseBlocks(&ranked, sel, group, lse, bits)
 	}
-	keep, err := c.keep(sel, h.keys)
+	keep, err := c.keepCounts(sel, h.keys)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits c
 // logSumExp queues the log-sum-exp of attention whose results nobody wants.
 func (c *call) logSumExp(h *heads, lse cu.DevicePtr) error {
 	dt := c.o.dtype()
-	unused, err := c.room(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(dt.Size()))
+	unused, err := c.scratch(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(dt.Size()))
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p p
 	pitch, kind, size := c.o.scoreForm(h.n)
 	head := int64(groups(h.n, group)) * int64(pitch) * size
 	parts := h.parts(int(max(1, scoreBytes/head)))
-	scores, err := c.room(head * int64(parts[0].h.batch*parts[0].h.heads))
+	scores, err := c.source.take(exec.KindScratch, nil, head*int64(parts[0].h.batch*parts[0].h.heads), exec.Scores)
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,14 @@ type rmsNorm struct {
 func (r *rmsNorm) shape([]tensor.Shape) error { return nil }
 func (r *rmsNorm) ownsResult() bool           { return false }
 
-func (r *rmsNorm) weights() ([]op.Projection, []float32) { return nil, r.weight }
+func (r *rmsNorm) weights() ([]op.Projection, []byte) { return nil, bytesOf(r.weight) }
 
 func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	w, err := vector(c.device, r.weight)
+	w, err := c.vector(bytesOf(r.weight))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package cudaop
 import (
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -22,7 +23,7 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 	if r.p.State == nil {
 		return r.pure(c)
 	}
-	mode, err := r.p.State.Begin(c.o, op.Score)
+	mode, err := c.begin(r.p.State, op.Score)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +40,10 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	l.Drop()
-	if l.out, err = c.memory.get(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size())); err != nil {
+	if l.out, err = c.handOff(outKey{r.p.State}, int64(h.batch*h.heads*h.n)*int64(h.dim)*int64(c.o.dtype().Size()), exec.Activations); err != nil {
 		return nil, err
 	}
-	if l.fresh, err = c.memory.get(l.bytes()); err != nil {
+	if l.fresh, err = c.handOff(nextKey{r.p.State}, l.bytes(), exec.Columns); err != nil {
 		return nil, err
 	}
 	return placeholder(), c.refresh(h, r.p.Selection, r.p.Group, output{l.out, c.o.dtype(), true}, l.fresh)
@@ -58,11 +59,11 @@ func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.room(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size()))
+	out, err := c.scratch(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(c.o.dtype().Size()))
 	if err != nil {
 		return nil, err
 	}
-	lse, err := c.room(4 * int64(h.batch*h.heads*h.n))
+	lse, err := c.scratch(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package cudaop
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -63,11 +64,11 @@ func biased(p []op.Projection) bool {
 // the other, as float32 or bfloat16. They are copied there once for all operators
 // and steps of the machine.
 func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
-	if at, ok := d.matrices.find(p, dt); ok {
+	if at, ok := d.matrices.find(p, dt); ok || d.isPlanner() {
 		return at, nil
 	}
 	row := int64(p[0].Weight.Cols) * int64(dt.Size())
-	at, err := d.memory.get(int64(outputs(p)) * row)
+	at, err := d.heap.get(int64(outputs(p)) * row)
 	if err != nil {
 		return 0, err
 	}
@@ -75,13 +76,11 @@ func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error
 	for i := range p {
 		w := &p[i].Weight
 		data, err := encoded(w, dt)
-		if err != nil {
-			d.memory.put(at)
-			return 0, err
+		if err == nil {
+			err = d.upload(to, unsafe.Pointer(&data[0]), len(data))
 		}
-		if err := d.upload(to, unsafe.Pointer(&data[0]), len(data)); err != nil {
-			d.memory.put(at)
-			return 0, err
+		if err != nil {
+			return 0, errors.Join(err, d.heap.release(at))
 		}
 		to += cu.DevicePtr(int64(w.Rows) * row)
 	}
@@ -119,7 +118,7 @@ func (d *device) bias(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) 
 	if !biased(p) {
 		return 0, nil
 	}
-	if at, ok := d.biases.find(p, dt); ok {
+	if at, ok := d.biases.find(p, dt); ok || d.isPlanner() {
 		return at, nil
 	}
 	all := make([]float32, 0, outputs(p))
@@ -132,34 +131,38 @@ func (d *device) bias(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) 
 		data = make([]byte, 2*len(all))
 		bf16.Encode(data, all)
 	}
-	at, err := d.memory.get(int64(len(data)))
+	at, err := d.heap.get(int64(len(data)))
 	if err != nil {
 		return 0, err
 	}
 	if err := d.upload(at, unsafe.Pointer(&data[0]), len(data)); err != nil {
-		d.memory.put(at)
-		return 0, err
+		return 0, errors.Join(err, d.heap.release(at))
 	}
 	d.biases.add(p, dt, at)
 	return at, nil
 }
 
-// vector returns numbers of the host on the GPU, where they are copied once.
-func vector[E any](d *device, x []E) (cu.DevicePtr, error) {
-	key := unsafe.Pointer(&x[0])
-	if at, ok := d.vectors[key]; ok {
+// bytesOf returns numbers as their bytes.
+func bytesOf[E float32 | float64](x []E) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
+}
+
+// vector returns bytes of the host on the GPU, where they are copied once.
+func (d *device) vector(x []byte) (cu.DevicePtr, error) {
+	if at, ok := d.vectors[&x[0]]; ok || d.isPlanner() {
 		return at, nil
 	}
-	size := len(x) * int(unsafe.Sizeof(x[0]))
-	at, err := d.memory.get(int64(size))
+	at, err := d.heap.get(int64(len(x)))
 	if err != nil {
 		return 0, err
 	}
-	if err := d.upload(at, key, size); err != nil {
-		d.memory.put(at)
-		return 0, err
+	if err := d.upload(at, unsafe.Pointer(&x[0]), len(x)); err != nil {
+		return 0, errors.Join(err, d.heap.release(at))
 	}
-	d.vectors[key] = at
+	d.vectors[&x[0]] = at
 	return at, nil
 }
 

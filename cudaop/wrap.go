@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 
 	_ "github.com/pulsecol/pulsecol/cudaop/compat" // so that vendoring keeps the headers that cudaenv points to
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -123,7 +124,7 @@ type runner interface {
 	shape(in []tensor.Shape) error
 	// ownsResult says that the result never belongs to the machine.
 	ownsResult() bool
-	// run queues the work. It runs on the engine's thread.
+	// run queues the work, or asks for its memory. It runs in the device's context.
 	run(c *call) (gorgonia.Value, error)
 }
 
@@ -152,8 +153,7 @@ func (o *Op) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 // CallsExtern is true if the machine is to make room for the result on the GPU.
 func (o *Op) CallsExtern() bool {
-	_, readers := o.Planned()
-	return readers == 0 && !o.runner.ownsResult()
+	return !o.Placement().PlannedResult() && !o.runner.ownsResult()
 }
 
 func (o *Op) WriteHash(h hash.Hash) { o.WriteHashFor("cuda."+o.precision.String(), h) }
@@ -200,19 +200,10 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
 	c := &call{device: d, o: o, prealloc: prealloc, in: in}
-	run := func() (err error) {
-		v, err = o.runner.run(c)
-		return errors.Join(err, c.finish(v))
-	}
-	if o.private(d, in) {
-		err = d.here(run)
+	if o.isPrivate(d, in) {
+		err = d.inContext(func() error { return c.run(false, &v) })
 	} else {
-		err = d.do(func() error {
-			if err := c.copyLeaves(); err != nil {
-				return err
-			}
-			return run()
-		})
+		err = d.runOnEngine(func() error { return c.run(true, &v) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
@@ -220,14 +211,100 @@ func (o *Op) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorg
 	return v, nil
 }
 
-// private reports whether the operator touches no memory of the machine.
-func (o *Op) private(d *device, in []gorgonia.Value) bool {
+// isPrivate reports whether the operator touches no memory of the machine.
+func (o *Op) isPrivate(d *device, in []gorgonia.Value) bool {
 	for i, v := range in {
-		if _, ours := v.(*resident); !ours && d.leaf(o, i) == 0 {
+		if _, ours := v.(*deviceTensor); !ours && !(isCopied(o.Placement(), i, v) && d.hasCopy(o, i)) {
 			return false
 		}
 	}
 	return !o.CallsExtern()
+}
+
+// run runs the call's operator. queueCopies says that the machine's inputs may be read. It
+// runs in the device's context.
+func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
+	if number, mode, stepping := c.o.StepInProgress(); stepping {
+		if err := c.beginStep(number, mode); err != nil {
+			return err
+		}
+	}
+	if err := c.place(); err != nil {
+		return err
+	}
+	if err := c.copyInputs(queueCopies); err != nil {
+		return err
+	}
+	*v, err = c.o.runner.run(c)
+	return errors.Join(err, c.finish(*v))
+}
+
+// place finds the memory that the operator's run was planned to take.
+func (c *call) place() error {
+	at := c.o.Placement()
+	plan := at.Plan()
+	mode, known := c.o.StepMode()
+	if !known && plan != nil {
+		mode = plan.Mode()
+	}
+	if plan == nil {
+		in := make([]any, len(c.in))
+		for i, v := range c.in {
+			in[i] = v
+		}
+		alone, transient, err := exec.Alone(c.o, mode, in)
+		if err != nil {
+			return err
+		}
+		if err := c.grow(&c.arenas.alone, transient); err != nil {
+			return err
+		}
+		at = alone
+	}
+	cursor, err := at.Start(mode)
+	c.mode, c.source = mode, &planned{c.device, plan, cursor}
+	return err
+}
+
+// beginStep begins a step if it is not the one in progress.
+func (d *device) beginStep(number uint64, m op.Mode) error {
+	if number == d.step {
+		return nil
+	}
+	d.step = number
+	d.checks = d.checks[:0] // of a step that has failed
+	return d.queue.restart(m)
+}
+
+// OnGPU is true: the operator takes memory of the GPU.
+func (o *Op) OnGPU() bool { return true }
+
+// PlanMemory asks for the memory of one run, by going through it.
+func (o *Op) PlanMemory(r *exec.Run) error {
+	c := &call{device: planner, o: o, mode: r.Mode, source: &planning{run: r}}
+	for i := range r.Arity() {
+		c.in = append(c.in, planInput(r, i))
+	}
+	if err := c.copyInputs(false); err != nil {
+		return err
+	}
+	v, err := o.runner.run(c)
+	if t, ours := v.(*deviceTensor); ours {
+		r.Note(t)
+	}
+	return err
+}
+
+// planInput is input i of an operator while its memory is planned.
+func planInput(r *exec.Run, i int) gorgonia.Value {
+	note, shape, dt := r.Input(i)
+	switch v := note.(type) {
+	case *deviceTensor:
+		return v
+	case gorgonia.Value:
+		return machineValue{v.Shape(), v.Dtype()}
+	}
+	return machineValue{shape, dt}
 }
 
 var (

@@ -173,11 +173,11 @@ func TestTinyModel(t *testing.T) {
 			if err := graph.Check(g); err != nil {
 				t.Fatal(err)
 			}
-			ws := op.NewWorkspace()
-			ws.Plan(g, logits)
+			if err := op.NewWorkspace().Plan(g, ctl.Modes(), logits); err != nil {
+				t.Fatal(err)
+			}
 			m := must(pulsecol.NewMachine(g, ctl))(t)
 			defer m.Close()
-			m.UseWorkspace(ws)
 			if err := ctl.Start(2); err != nil {
 				t.Fatal(err)
 			}

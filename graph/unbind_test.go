@@ -20,9 +20,9 @@ func TestUnbindAllNonInputs(t *testing.T) {
 		m := must(pulsecol.NewMachine(g, ctl))(t)
 		defer m.Close()
 		if planned {
-			ws := op.NewWorkspace()
-			ws.Plan(g, logits)
-			m.UseWorkspace(ws)
+			if err := op.NewWorkspace().Plan(g, ctl.Modes(), logits); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var others []*tensor.Dense
 		unbind := func() {

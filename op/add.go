@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,14 +24,20 @@ func (o *Add) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *Add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
-	out, y := o.resultOver(ts)
+	out, y, err := o.resultInPlace(ts[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
 	o.team().Add(y, float32s(ts[0]), float32s(ts[1]))
-	return o.finish(out, ts)
+	return o.finish(out)
 }
+
+// PlanMemory lets the sum take the memory of an input that nothing else reads.
+func (o *Add) PlanMemory(r *exec.Run) error { return o.planInPlace(r) }
 
 // elementwise infers the shape of an operator of two inputs of one shape.
 func (b *base) elementwise(ds []gorgonia.DimSizer) (tensor.Shape, error) {

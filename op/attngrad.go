@@ -54,7 +54,7 @@ func (o *attnGrad) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,10 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out, g := o.result(ts[o.wrt].Shape()...)
+	out, g, err := o.result(ts[o.wrt].Shape()...)
+	if err != nil {
+		return nil, err
+	}
 	var dq, dk, dv []float32
 	switch o.wrt {
 	case 0:
@@ -78,7 +81,7 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		dv = g
 	}
 	o.team().AttentionGrad(dq, dk, dv, float32s(ts[last]), &a, table)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 // attended returns the keys that attention on the inputs read in this step; nil for
@@ -114,7 +117,7 @@ func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia
 	values := make([]gorgonia.Value, len(inputs))
 	for i, n := range inputs {
 		// Only operators of the graph are counted as readers.
-		if o, ok := n.Op().(planned); ok && o.planReaders() > 0 {
+		if o, ok := n.Op().(planned); ok && o.Placement().PlannedResult() && !o.Placement().KeptResult() {
 			return fmt.Errorf("%s: %w: a Workspace has reused the memory of input %d, %v, before the backward pass; plan the graph for a tape machine only", b, ErrGraph, i, n)
 		}
 		values[i] = n.Value()

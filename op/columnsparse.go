@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -49,7 +50,7 @@ func NewColumnSparseAttn(path string, p AttentionParams) (*ColumnSparseAttn, err
 	o := &ColumnSparseAttn{b, p, p.State}
 	if p.State != nil {
 		p.State.sparse = o
-		o.bind(p.State.step, nil)
+		o.bind(p.State.step)
 	}
 	return o, nil
 }
@@ -75,7 +76,7 @@ func (o *ColumnSparseAttn) tableShape(s kernel.Shape) tensor.Shape {
 
 func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +102,17 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		}
 		if out := st.out; out != nil {
 			st.out = nil
-			return o.finish(out, ts)
+			return o.handOver(out)
 		}
 	}
 	table, err := o.table(mode, a.Shape, ts[3])
 	if err != nil {
 		return nil, err
 	}
-	out, y := o.result(ts[0].Shape()...)
+	out, y, err := o.result(ts[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
 	a.From, a.To = from, to
 	switch {
 	case from == to: // nobody wants anything
@@ -117,7 +121,31 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	default:
 		o.team().ColumnSparse(y, nil, &a, table)
 	}
-	return o.finish(out, ts)
+	return o.finish(out)
+}
+
+// PlanMemory takes over ScoreCollect's output in a refresh, and else asks for a result.
+func (o *ColumnSparseAttn) PlanMemory(r *exec.Run) error {
+	if o.state == nil || r.Mode != Refresh || o.p.Selection.Unchanging() {
+		return o.place.PlanMemory(r)
+	}
+	if r.Adopt(o.state); o.placement.KeptResult() {
+		return o.place.PlanMemory(r)
+	}
+	return nil
+}
+
+// handOver makes the output that ScoreCollect left the operator's result.
+func (o *ColumnSparseAttn) handOver(out tensor.Tensor) (gorgonia.Value, error) {
+	if !o.placement.KeptResult() {
+		return o.finish(out)
+	}
+	kept, y, err := o.result(out.Shape()...)
+	if err != nil {
+		return nil, err
+	}
+	copy(y, out.(*held).Float32s())
+	return o.finish(kept)
 }
 
 // span returns the range of tokens that rows ask for, over all batch rows of n.

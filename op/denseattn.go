@@ -39,7 +39,7 @@ func (o *DenseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,12 @@ func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out, y := o.result(ts[0].Shape()...)
+	out, y, err := o.result(ts[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
 	o.team().Dense(y, nil, &a)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 // DiffWRT: q, k and v; the padding mask is held fixed.

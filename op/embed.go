@@ -35,7 +35,7 @@ func (o *Embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *Embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +45,12 @@ func (o *Embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 			return nil, fmt.Errorf("%s: %w: token id %d at row %d, position %d is outside the vocabulary [0, %d)", o, ErrValue, id, i/s[1], i%s[1], o.table.Rows)
 		}
 	}
-	out, y := o.result(s[0], s[1], o.table.Cols)
+	out, y, err := o.result(s[0], s[1], o.table.Cols)
+	if err != nil {
+		return nil, err
+	}
 	o.team().Embed(y, ids, &o.table)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 func (o *Embed) mergesWith(other gorgonia.Op) bool {

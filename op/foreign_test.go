@@ -64,7 +64,7 @@ func TestPlanAmongGorgoniasOperators(t *testing.T) {
 				var v gorgonia.Value
 				gorgonia.Read(y, &v)
 				if ws != nil {
-					ws.Plan(g)
+					add(nil, ws.Plan(g, []Mode{Dense}))
 				}
 				step.Bind(g)
 				if err := Check(g); err != nil {
@@ -79,9 +79,6 @@ func TestPlanAmongGorgoniasOperators(t *testing.T) {
 					}
 					if err := gorgonia.Let(x, wrap(data, shape...)); err != nil {
 						t.Fatal(err)
-					}
-					if ws != nil {
-						ws.Reset()
 					}
 					if err := vm.RunAll(); err != nil {
 						t.Fatal(err)
@@ -147,13 +144,13 @@ func TestApplyIncomparable(t *testing.T) {
 func TestKeptResultAfterUnbind(t *testing.T) {
 	s := stackShape{blocks: 2, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()
-	st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { ws.Plan(st.g, st.out) })
+	st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { st.plan(t, ws) })
 	calm := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(*stack) {})
 	x := make([]float32, inputSize(s))
 	var others []*tensor.Dense
 	for i, m := range []Mode{Refresh, Reuse, Dense, Reuse, Refresh} {
 		x[i] = float32(i + 1)
-		if got, want := st.run(t, m, x, ws), calm.run(t, m, x, nil); !slices.Equal(got, want) {
+		if got, want := st.run(t, m, x), calm.run(t, m, x); !slices.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", i+1, got, want)
 		}
 		if _, ok := st.out.Value().(*tensor.Dense); !ok {

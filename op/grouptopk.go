@@ -37,7 +37,7 @@ func NewGroupTopK(path string, n int, p AttentionParams) (*GroupTopK, error) {
 	b := newBase(kind, path, p.masked(float4), bits4, append(p.params(), n)...)
 	o := &GroupTopK{b, p, n, p.State}
 	if p.State != nil {
-		o.bind(p.State.step, nil)
+		o.bind(p.State.step)
 	}
 	return o, nil
 }
@@ -58,7 +58,7 @@ func (o *GroupTopK) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *GroupTopK) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (o *GroupTopK) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	for i := range b * h {
 		o.choose(words[i*u*w:(i+1)*u*w], o.headScores(ts[0], i), maskRow(mask, i/h, o.n))
 	}
-	return o.finish(tensor.New(tensor.WithShape(b, h, u, w), tensor.WithBacking(words)), ts)
+	return o.finish(tensor.New(tensor.WithShape(b, h, u, w), tensor.WithBacking(words)))
 }
 
 // TableBytes is the size of the column table behind a result of shape s.
@@ -157,11 +157,11 @@ func (o *GroupTopK) update(ts []*tensor.Dense, mask []float32) (gorgonia.Value, 
 			return nil, err
 		}
 	case mode == Dense && !st.built:
-		return o.finish(st.noColumns, ts)
+		return o.finish(st.noColumns)
 	case !st.built:
 		return nil, fmt.Errorf("%s: %w", o, ErrStale)
 	}
-	return o.finish(st.value, ts)
+	return o.finish(st.value)
 }
 
 // static makes the table of a pattern that never changes, once.

@@ -61,14 +61,17 @@ func (o *SplitHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	out, y, err := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	if err != nil {
+		return nil, err
+	}
 	o.team().SplitHeads(y, float32s(ts[0]), s[0], s[1], o.heads)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 // MergeHeads is the layout change behind attention: [B,H,N,D] -> [B,N,H*D].
@@ -89,14 +92,17 @@ func (o *MergeHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *MergeHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], s[2], s[1]*s[3])
+	out, y, err := o.result(s[0], s[2], s[1]*s[3])
+	if err != nil {
+		return nil, err
+	}
 	o.team().MergeHeads(y, float32s(ts[0]), s[0], s[2], s[1], s[3])
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 var (

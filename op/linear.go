@@ -101,12 +101,15 @@ func (o *Linear) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *Linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], s[1], o.out)
+	out, y, err := o.result(s[0], s[1], o.out)
+	if err != nil {
+		return nil, err
+	}
 	// Not in the residual's memory: products are summed on their own, so that the sum
 	// rounds to the residual's size once.
 	var residual []float32
@@ -114,7 +117,7 @@ func (o *Linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		residual = float32s(ts[1])
 	}
 	o.team().Linears(y, float32s(ts[0]), residual, s[0]*s[1], o.parts)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 func (o *Linear) mergesWith(other gorgonia.Op) bool {

@@ -45,7 +45,7 @@ func (o *Logits) sameRows(x, rows tensor.Shape) error {
 
 func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,10 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	x, rows, d, vocab := float32s(ts[0]), int32s(ts[1]), ts[0].Shape()[2], o.weight.Rows
-	out, y := o.result(len(rows), vocab)
+	out, y, err := o.result(len(rows), vocab)
+	if err != nil {
+		return nil, err
+	}
 	// Runs of wanted rows go through one product each.
 	for r := 0; r < len(rows); {
 		if rows[r] < 0 {
@@ -66,7 +69,7 @@ func (o *Logits) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 		o.team().Linear(y[first*vocab:r*vocab], x[first*d:r*d], r-first, &o.weight, nil)
 	}
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 func (o *Logits) mergesWith(other gorgonia.Op) bool {

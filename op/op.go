@@ -65,7 +65,7 @@ func (id *identity) String() string {
 // base is embedded by every operator.
 type base struct {
 	identity
-	plan
+	place
 	in  []hm.Type // one per input
 	out hm.Type
 }
@@ -190,6 +190,14 @@ func (b *base) shapes(ds []gorgonia.DimSizer) ([]tensor.Shape, error) {
 	return ss, nil
 }
 
+// start begins a run: it returns the inputs' values.
+func (b *base) start(in []gorgonia.Value) ([]*tensor.Dense, error) {
+	if err := b.findMemory(); err != nil {
+		return nil, fmt.Errorf("%s: %w", b, err)
+	}
+	return b.values(in)
+}
+
 // values returns the inputs as dense tensors after checking everything the
 // kernels rely on.
 func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
@@ -228,10 +236,9 @@ func float32s(t *tensor.Dense) []float32 { return t.Float32s() }
 func int32s(t *tensor.Dense) []int32     { return t.Int32s() }
 func uint32s(t *tensor.Dense) []uint32   { return t.Uint32s() }
 
-// finish ends an operator's run: it has read its inputs for the last time, and out
-// is its result, unless it was stopped before that was complete.
-func (b *base) finish(out tensor.Tensor, in []*tensor.Dense) (gorgonia.Value, error) {
-	b.done(in)
+// finish returns out as the operator's result, unless the step was stopped before that
+// was complete.
+func (b *base) finish(out tensor.Tensor) (gorgonia.Value, error) {
 	if err := b.stopped(); err != nil {
 		return nil, err
 	}

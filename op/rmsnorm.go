@@ -34,13 +34,16 @@ func (o *RMSNorm) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *RMSNorm) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
-	out, y := o.result(ts[0].Shape()...)
+	out, y, err := o.result(ts[0].Shape()...)
+	if err != nil {
+		return nil, err
+	}
 	o.team().RMSNorm(y, float32s(ts[0]), o.weight, o.eps)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 func (o *RMSNorm) mergesWith(other gorgonia.Op) bool {

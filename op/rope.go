@@ -48,14 +48,17 @@ func (o *RoPE) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *RoPE) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	out, y, err := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	if err != nil {
+		return nil, err
+	}
 	o.team().RoPE(y, float32s(ts[0]), int32s(ts[1]), s[0], s[1], o.heads, o.theta)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 var _ gorgonia.SDOp = (*RoPE)(nil)

@@ -1,8 +1,10 @@
 package op
 
 import (
+	"slices"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -36,7 +38,7 @@ func NewScoreCollect(path string, p AttentionParams) (*ScoreCollect, error) {
 	b := newBase(kind, path, p.masked(float4, float4, float4), float4, p.params()...)
 	o := &ScoreCollect{b, p, p.State}
 	if p.State != nil {
-		o.bind(p.State.step, nil)
+		o.bind(p.State.step)
 	}
 	return o, nil
 }
@@ -58,7 +60,7 @@ func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error)
 
 func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -75,16 +77,58 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 		defer st.clock(mode, time.Now())
 		if mode != Refresh || o.p.Selection.Unchanging() {
-			return o.finish(st.noScores, ts)
+			return o.finish(st.noScores)
 		}
-		out, y = st.sparse.result(ts[0].Shape()...)
+		if out, y, err = o.output(ts[0].Shape()); err != nil {
+			return nil, err
+		}
 	}
-	scores, s := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.scoreWidth(a.Len))
+	scores, s, err := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.scoreWidth(a.Len))
+	if err != nil {
+		return nil, err
+	}
 	o.collect(s, y, &a)
 	if o.state != nil {
 		o.state.out = out
 	}
-	return o.finish(scores, ts)
+	return o.finish(scores)
+}
+
+// PlanMemory asks for the scores in a refresh and, if ColumnSparseAttn's result is planned,
+// for that: it is made here and handed over.
+func (o *ScoreCollect) PlanMemory(r *exec.Run) error {
+	if st := o.state; st != nil {
+		if r.Mode != Refresh || o.p.Selection.Unchanging() {
+			return nil
+		}
+		if st.sparse.placement.PlannedResult() {
+			if err := r.Handoff(st, 4*int64(r.Inputs()[0].Shape().TotalSize()), exec.Activations); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.Planned() {
+		return nil
+	}
+	return r.ResultOf(exec.Scores, resultBytes(r))
+}
+
+// output returns the tensor for the output of full attention, of the queries' shape.
+func (o *ScoreCollect) output(shape tensor.Shape) (tensor.Tensor, []float32, error) {
+	attend := o.state.sparse
+	if !attend.placement.PlannedResult() {
+		y := make([]float32, shape.TotalSize())
+		return wrap(y, slices.Clone(shape)...), y, nil
+	}
+	slot, err := o.cursor.Next(exec.KindHandoff, 4*int64(shape.TotalSize()))
+	if err != nil {
+		return nil, nil, err
+	}
+	y := o.ws.at(o.placement.Plan(), slot, shape.TotalSize())
+	if attend.placement.KeptResult() { // which this is copied to
+		return &held{wrap(y, slices.Clone(shape)...)}, y, nil
+	}
+	return attend.tensor(y, shape), y, nil
 }
 
 // collect fills scores and, if y is not nil, the output of full attention.

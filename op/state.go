@@ -8,31 +8,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Mode is what the attention of one denoising step does.
-type Mode uint8
+// Mode is what the attention of one denoising step does: Dense, Refresh or Reuse.
+type Mode = exec.Mode
 
+// The modes of a step.
 const (
-	Dense   Mode = iota // full attention; column tables stay as they are
-	Refresh             // full attention, and new column tables from its scores
-	Reuse               // sparse attention over the columns of the last refresh
+	Dense   = exec.Dense   // full attention; column tables stay as they are
+	Refresh = exec.Refresh // full attention, and new column tables from its scores
+	Reuse   = exec.Reuse   // sparse attention over the columns of the last refresh
 )
-
-func (m Mode) String() string {
-	switch m {
-	case Dense:
-		return "dense"
-	case Refresh:
-		return "refresh"
-	case Reuse:
-		return "reuse"
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
-}
 
 // Step is the denoising step in progress. A controller owns it and every layer's
 // operators read it; outside Begin and End they refuse to run. It also computes for
@@ -70,32 +60,11 @@ func (s *Step) End() {
 // Owns says whether they may be bound.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
 	s.bound = true
-	bound := map[planned]bool{}
 	for _, n := range g.AllNodes() {
-		o, ok := n.Op().(planned)
-		if !ok {
-			continue
+		if o, ok := n.Op().(planned); ok {
+			o.bind(s)
 		}
-		in := leaves(g, n)
-		if bound[o] { // at several nodes, with other inputs at each
-			in = nil
-		}
-		o.bind(s, in)
-		bound[o] = true
 	}
-}
-
-// leaves returns those of a node's inputs that nobody computes, and nil in place of
-// the others.
-func leaves(g *gorgonia.ExprGraph, n *gorgonia.Node) (nodes []*gorgonia.Node) {
-	for it := g.From(n.ID()); it.Next(); {
-		in := it.Node().(*gorgonia.Node)
-		if in.Op() != nil {
-			in = nil
-		}
-		nodes = append(nodes, in)
-	}
-	return nodes
 }
 
 func (s *Step) current() (number uint64, m Mode, ok bool) {

@@ -357,9 +357,9 @@ func TestModeString(t *testing.T) {
 	}
 }
 
-// TestLeaf: twins are told which of their inputs nobody computes, in a step, unless
-// they stand at several nodes.
-func TestLeaf(t *testing.T) {
+// TestGraphInput: in a step, an operator of a planned graph knows which of its inputs are
+// the graph's, unless it stands at several nodes.
+func TestGraphInput(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense(make([]float32, 12), 1, 3, 4))
 	sum := must(op.Apply(op.NewAdd("sum"), x, x))(t)
@@ -369,9 +369,12 @@ func TestLeaf(t *testing.T) {
 	must(op.Apply(twice, sum, x))(t)
 	step := new(op.Step)
 	step.Bind(g)
+	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil {
+		t.Fatal(err)
+	}
 	check := func(o gorgonia.Op, i int, want *gorgonia.Node, wantNumber uint64) {
 		t.Helper()
-		got, of, number := o.(op.Operator).Leaf(i)
+		got, of, number := o.(op.Operator).GraphInput(i)
 		if got != want || number != wantNumber || (want != nil) != (of == step) {
 			t.Errorf("%v, input %d: %v in step %d, want %v in step %d", o, i, got, number, want, wantNumber)
 		}

@@ -39,7 +39,7 @@ func newSteps(t testing.TB, workers int) (ours, gorgonias func(m Mode)) {
 	mode := new(Mode)
 	steps := func(around func(o planned) gorgonia.Op) func(m Mode) {
 		ws := NewWorkspace()
-		st := newStack(t, s, around, func(st *stack) { ws.Plan(st.g, st.out) })
+		st := newStack(t, s, around, func(st *stack) { st.plan(t, ws) })
 		st.step.Bind(st.g)
 		st.step.Limit(workers)
 		if err := gorgonia.Let(st.x, wrap(x, st.x.Shape()...)); err != nil {
@@ -47,7 +47,6 @@ func newSteps(t testing.TB, workers int) (ours, gorgonias func(m Mode)) {
 		}
 		return func(m Mode) {
 			*mode = m
-			ws.Reset()
 			st.step.Begin(ctx, m)
 			defer st.step.End()
 			if err := st.vm.RunAll(); err != nil {
@@ -127,11 +126,12 @@ func (c cancelling) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 func TestStopped(t *testing.T) {
 	s := stackShape{blocks: 1, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()
+	made := map[gorgonia.Value][]float32{}
 	var cancels []*context.CancelFunc
 	st := newStack(t, s, func(o planned) gorgonia.Op {
 		cancels = append(cancels, new(context.CancelFunc))
-		return cancelling{poisoned{o, ws}, cancels[len(cancels)-1]}
-	}, func(st *stack) { ws.Plan(st.g, st.out) })
+		return cancelling{&watched{o, made}, cancels[len(cancels)-1]}
+	}, func(st *stack) { st.plan(t, ws) })
 	st.step.Bind(st.g)
 	x := make([]float32, inputSize(s))
 	for i := range x {
@@ -140,13 +140,12 @@ func TestStopped(t *testing.T) {
 	modes := []Mode{Refresh, Reuse, Dense}
 	var want [][]float32
 	for _, m := range modes {
-		want = append(want, st.run(t, m, x, ws))
+		want = append(want, st.run(t, m, x))
 	}
 	for at, cancel := range cancels {
 		for i, m := range modes {
 			ctx, stop := context.WithCancel(context.Background())
 			*cancel = stop
-			ws.Reset()
 			st.step.Begin(ctx, m)
 			err := st.vm.RunAll()
 			st.step.End()
@@ -157,9 +156,9 @@ func TestStopped(t *testing.T) {
 			}
 			if m == Refresh {
 				st.states[0].Invalidate() // as a controller does
-				st.run(t, Refresh, x, ws)
+				st.run(t, Refresh, x)
 			}
-			if got := st.run(t, m, x, ws); !slices.Equal(got, want[i]) {
+			if got := st.run(t, m, x); !slices.Equal(got, want[i]) {
 				t.Errorf("%v after operator %d was stopped: %v, want %v", m, at, got, want[i])
 			}
 		}

@@ -44,14 +44,17 @@ func (o *SwiGLU) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *SwiGLU) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y := o.result(s[0], s[1], o.gate.Weight.Rows)
+	out, y, err := o.result(s[0], s[1], o.gate.Weight.Rows)
+	if err != nil {
+		return nil, err
+	}
 	o.team().SwiGLU(y, float32s(ts[0]), s[0]*s[1], o.gate, o.up)
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 func (o *SwiGLU) mergesWith(other gorgonia.Op) bool {

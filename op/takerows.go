@@ -32,7 +32,7 @@ func (o *TakeRows) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 
 func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
-	ts, err := o.values(in)
+	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,10 @@ func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 			return nil, fmt.Errorf("%s: %w: rows[%d] is %d, the input has %d rows", o, ErrValue, r, at, n)
 		}
 	}
-	out, y := o.result(1, len(rows), d)
+	out, y, err := o.result(1, len(rows), d)
+	if err != nil {
+		return nil, err
+	}
 	for r, at := range rows {
 		to := y[r*d : (r+1)*d]
 		if at < 0 {
@@ -52,7 +55,7 @@ func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 		copy(to, x[int(at)*d:])
 	}
-	return o.finish(out, ts)
+	return o.finish(out)
 }
 
 var _ gorgonia.SDOp = (*TakeRows)(nil)

@@ -16,8 +16,8 @@ type Operator interface {
 	planned
 	merger
 	WriteHashFor(device string, h hash.Hash)
-	Planned() (w *Workspace, readers int)
-	Leaf(i int) (leaf *gorgonia.Node, step *Step, number uint64)
+	GraphInput(i int) (in *gorgonia.Node, step *Step, number uint64)
+	StepInProgress() (number uint64, m Mode, ok bool)
 	Stopped() error
 }
 
@@ -50,27 +50,28 @@ func TwinPrecision(o gorgonia.Op) (p Precision, ok bool) {
 	return AutoPrecision, false
 }
 
-// OnReset makes f part of Reset. The memory of twins is not the Workspace's own.
-func (w *Workspace) OnReset(f func()) { w.onReset = append(w.onReset, f) }
-
-// Planned returns the workspace that a Workspace's Plan put the operator into and
-// how many operators on the same device read its result. With 0 the result must
-// stay valid for the machine and its readers.
-func (p *plan) Planned() (w *Workspace, readers int) { return p.ws, max(0, p.readers) }
-
-// Leaf returns the node of the operator's input i if that is an input of the graph,
-// whose value is the same all through a step, and the step in progress: whose it is,
-// and its number, which no other step of the same has. Without a step there is no
-// such node.
-func (p *plan) Leaf(i int) (leaf *gorgonia.Node, step *Step, number uint64) {
-	if p.step == nil || i >= len(p.leaves) || p.leaves[i] == nil {
+// GraphInput returns the node of the operator's input i if that is an input of the graph,
+// whose value is the same all through a step, and the step in progress with its number,
+// which no other step has. Without a step or a plan there is no such node.
+func (p *place) GraphInput(i int) (in *gorgonia.Node, step *Step, number uint64) {
+	in = p.placement.GraphInput(i)
+	if p.step == nil || in == nil {
 		return nil, nil, 0
 	}
 	number, _, running := p.step.current()
 	if !running {
 		return nil, nil, 0
 	}
-	return p.leaves[i], p.step, number
+	return in, p.step, number
+}
+
+// StepInProgress returns the step that the operator runs in, with its number and mode. ok is
+// false outside a step.
+func (p *place) StepInProgress() (number uint64, m Mode, ok bool) {
+	if p.step == nil {
+		return 0, Dense, false
+	}
+	return p.step.current()
 }
 
 // Stopped returns an error wrapping ErrStopped if the step's context is done.

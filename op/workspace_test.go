@@ -3,11 +3,13 @@ package op
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/memplan"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -114,13 +116,10 @@ func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan f
 }
 
 // run does one step and returns a copy of the logits.
-func (st *stack) run(t *testing.T, m Mode, x []float32, ws *Workspace) []float32 {
+func (st *stack) run(t *testing.T, m Mode, x []float32) []float32 {
 	t.Helper()
 	if err := gorgonia.Let(st.x, wrap(slices.Clone(x), st.x.Shape()...)); err != nil {
 		t.Fatal(err)
-	}
-	if ws != nil {
-		ws.Reset()
 	}
 	st.step.Begin(context.Background(), m)
 	err := st.vm.RunAll()
@@ -133,86 +132,125 @@ func (st *stack) run(t *testing.T, m Mode, x []float32, ws *Workspace) []float32
 	return out
 }
 
-// poisoned spoils, after its operator has run, every buffer that is not in use.
-type poisoned struct {
+// watched checks, before its operator runs, that every input still is what its operator
+// has made.
+type watched struct {
 	planned
-	ws *Workspace
+	made map[gorgonia.Value][]float32
 }
 
-func (p poisoned) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
-	v, err := p.planned.Do(in...)
-	for _, buffers := range p.ws.free {
-		for _, b := range buffers {
-			for i := range b.data {
-				b.data[i] = float32(math.NaN())
-			}
+func (w *watched) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
+	for i, v := range in {
+		if want, ok := w.made[v]; ok && !sameBits(v.(*held).Float32s(), want) {
+			return nil, fmt.Errorf("%v: input %d was overwritten", w.planned, i)
 		}
+	}
+	v, err := w.planned.Do(in...)
+	if t, ok := v.(*held); ok && t.Dtype() == tensor.Float32 {
+		w.made[v] = slices.Clone(t.Float32s())
 	}
 	return v, err
 }
 
-// TestWorkspaceKeepsWhatIsRead: results under a workspace equal results without
-// one bit for bit, in every mode, even if each buffer is overwritten the moment
-// nobody should need it.
+func sameBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}
+
+// poison overwrites all memory of a workspace.
+func poison(w *Workspace) {
+	for _, memory := range append([][]float32{w.transient}, slices.Collect(maps.Values(w.kept))...) {
+		for i := range memory {
+			memory[i] = float32(math.NaN())
+		}
+	}
+}
+
+// allModes are those of a graph with attention layers.
+var allModes = []Mode{Dense, Refresh, Reuse}
+
+// TestWorkspaceKeepsWhatIsRead: results under a workspace equal results without one bit for
+// bit, in every mode, nothing is overwritten before its last reader has run, and nothing
+// is read that the step has not written.
 func TestWorkspaceKeepsWhatIsRead(t *testing.T) {
-	// The second shape has scores and outputs of one size, which then share buffers.
+	// The second shape has scores and outputs of one size, which then share memory.
 	for _, s := range []stackShape{
 		{blocks: 3, batch: 2, n: 9, heads: 4, kvHeads: 2, dim: 4, hidden: 12, group: 4},
 		{blocks: 2, batch: 1, n: 8, heads: 2, kvHeads: 2, dim: 4, hidden: 8, group: 2},
 	} {
-		ws := NewWorkspace()
+		ws, made := NewWorkspace(), map[gorgonia.Value][]float32{}
 		plain := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(*stack) {})
-		planned := newStack(t, s, func(o planned) gorgonia.Op { return poisoned{o, ws} }, func(st *stack) { ws.Plan(st.g, st.out) })
+		planned := newStack(t, s, func(o planned) gorgonia.Op { return &watched{o, made} }, func(st *stack) { st.plan(t, ws) })
 		r := rand.New(rand.NewPCG(1, 1))
 		for i, m := range []Mode{Dense, Refresh, Reuse, Reuse, Dense, Refresh, Refresh, Reuse} {
 			x := make([]float32, inputSize(s))
 			for j := range x {
 				x[j] = float32(r.NormFloat64())
 			}
-			want, got := plain.run(t, m, x, nil), planned.run(t, m, x, ws)
+			poison(ws)
+			clear(made)
+			want, got := plain.run(t, m, x), planned.run(t, m, x)
 			for j := range want {
 				if math.Float32bits(got[j]) != math.Float32bits(want[j]) || want[j] != want[j] {
 					t.Fatalf("%+v, step %d (%v), logit %d: %v under a workspace, %v without", s, i+1, m, j, got[j], want[j])
 				}
 			}
 		}
+		if len(made) == 0 {
+			t.Error("nothing was watched")
+		}
+	}
+}
+
+// plan plans the stack's graph with its logits kept.
+func (st *stack) plan(t testing.TB, ws *Workspace) {
+	t.Helper()
+	if err := ws.Plan(st.g, allModes, st.out); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func inputSize(s stackShape) int { return s.batch * s.n * s.heads * s.dim }
 
-// TestRehearse: the forecast of a graph's memory equals what its runs take, and
-// both are independent of the number of blocks.
-func TestRehearse(t *testing.T) {
+// TestWorkspaceBytes: a workspace takes what it says, which does not depend on the number
+// of blocks, and two graphs that share one take no more than the larger.
+func TestWorkspaceBytes(t *testing.T) {
 	for _, s := range []stackShape{
 		{batch: 2, n: 9, heads: 4, kvHeads: 2, dim: 4, hidden: 12, group: 4},
 		{batch: 1, n: 8, heads: 2, kvHeads: 2, dim: 4, hidden: 8, group: 2}, // scores as large as outputs
 		{batch: 1, n: 16, heads: 2, kvHeads: 1, dim: 2, hidden: 4, group: 1},
 	} {
-		var first [2]int64
+		shared, first := NewWorkspace(), int64(0)
+		var kept int64
 		for _, s.blocks = range []int{2, 6} {
 			ws := NewWorkspace()
-			st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { ws.Plan(st.g, st.out) })
-			kept := 4 * int64(st.out.Shape().TotalSize()) // a buffer of its own, outside the workspace
+			var want []float32
 			x := make([]float32, inputSize(s))
-			for i, refresh := range []bool{false, true} {
-				want, err := Rehearse(st.g, refresh)
-				if err != nil {
-					t.Fatal(err)
+			x[1] = 1
+			for _, ws := range []*Workspace{ws, shared} {
+				st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { st.plan(t, ws) })
+				for _, m := range []Mode{Refresh, Reuse, Refresh, Dense} {
+					got := st.run(t, m, x)
+					if m == Reuse && want == nil {
+						want = got
+					}
+					if m == Reuse && !sameBits(got, want) {
+						t.Errorf("%+v: other results in a shared workspace", s)
+					}
 				}
-				for _, m := range map[bool][]Mode{false: {Dense, Dense}, true: {Refresh, Reuse, Refresh, Dense}}[refresh] {
-					st.run(t, m, x, ws)
-				}
-				if got := ws.Bytes() + kept; got != want {
-					t.Errorf("%+v, refresh %v: %d bytes, rehearsed %d", s, refresh, got, want)
-				}
-				if first[i] == 0 {
-					first[i] = want
-				}
-				if want != first[i] {
-					t.Errorf("%+v, refresh %v: %d bytes, but %d for 2 blocks", s, refresh, want, first[i])
-				}
+				kept = 4 * int64(len(ws.kept[ws.plans[0]]))
 			}
+			if got, held := ws.Bytes(), 4*int64(len(ws.transient))+kept; got != held {
+				t.Errorf("%+v: %d bytes planned, %d held", s, got, held)
+			}
+			if first == 0 {
+				first = ws.Bytes()
+			}
+			if got := ws.Bytes(); got != first {
+				t.Errorf("%+v: %d bytes, but %d for 2 blocks", s, got, first)
+			}
+		}
+		if got, want := shared.Bytes(), first+kept; got != want {
+			t.Errorf("%+v: %d bytes for two graphs, want %d", s, got, want)
 		}
 	}
 }
@@ -243,16 +281,17 @@ func TestPlanLeavesForeignReadersAlone(t *testing.T) {
 	gorgonia.Read(foreign, &foreignValue)
 	gorgonia.Read(last, &lastValue)
 	ws := NewWorkspace()
-	ws.Plan(g)
+	if err := ws.Plan(g, []Mode{Dense}); err != nil {
+		t.Fatal(err)
+	}
 	for n, want := range map[*gorgonia.Node]bool{ours: true, read: false, squared: false, last: false} {
-		if got := n.Op().(planned).planReaders() > 0; got != want {
+		if got := n.Op().(planned).Placement().PlannedResult(); got != want {
 			t.Errorf("%v: result in the workspace: %v, want %v", n.Op(), got, want)
 		}
 	}
 	vm := gorgonia.NewTapeMachine(g)
 	defer vm.Close()
 	for range 3 {
-		ws.Reset()
 		if err := vm.RunAll(); err != nil {
 			t.Fatal(err)
 		}
@@ -271,12 +310,12 @@ func TestPlanLeavesForeignReadersAlone(t *testing.T) {
 			}
 		}
 	}
-	if ws.Bytes() != 16 {
-		t.Errorf("the workspace holds %d bytes, want those of one result", ws.Bytes())
+	if got := ws.Bytes(); got != memplan.Alignment || len(ws.transient) != int(got/4) {
+		t.Errorf("the workspace takes %d bytes and holds %d, want those of one small result", got, 4*len(ws.transient))
 	}
 	ws.Free()
-	if ws.Bytes() != 0 {
-		t.Errorf("%d bytes after Free", ws.Bytes())
+	if len(ws.transient)+len(ws.kept) != 0 {
+		t.Error("memory is held after Free")
 	}
 }
 
@@ -285,13 +324,13 @@ func TestPlanLeavesForeignReadersAlone(t *testing.T) {
 func TestKeptResultStays(t *testing.T) {
 	s := stackShape{blocks: 1, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()
-	st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { ws.Plan(st.g, st.out) })
+	st := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { st.plan(t, ws) })
 	x := make([]float32, inputSize(s))
 	x[3] = 1
-	first := st.run(t, Dense, x, ws)
+	first := st.run(t, Dense, x)
 	memory := &st.out.Value().Data().([]float32)[0]
 	x[3] = -1
-	second := st.run(t, Dense, x, ws)
+	second := st.run(t, Dense, x)
 	if slices.Equal(first, second) {
 		t.Fatal("premise: two inputs, one result")
 	}
@@ -315,16 +354,17 @@ func (f failing) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 }
 
 // TestWorkspaceAfterFailure: whichever operator of a step fails, in whichever mode,
-// Reset takes back what was in use, and the next runs are right.
+// the next runs are right.
 func TestWorkspaceAfterFailure(t *testing.T) {
 	s := stackShape{blocks: 1, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()
+	made := map[gorgonia.Value][]float32{}
 	var fails []*bool
 	plain := newStack(t, s, func(o planned) gorgonia.Op { return o }, func(*stack) {})
 	st := newStack(t, s, func(o planned) gorgonia.Op {
 		fails = append(fails, new(bool))
-		return failing{poisoned{o, ws}, fails[len(fails)-1]}
-	}, func(st *stack) { ws.Plan(st.g, st.out) })
+		return failing{&watched{o, made}, fails[len(fails)-1]}
+	}, func(st *stack) { st.plan(t, ws) })
 	x := make([]float32, inputSize(s))
 	for i := range x {
 		x[i] = float32(i%5) - 2
@@ -332,14 +372,13 @@ func TestWorkspaceAfterFailure(t *testing.T) {
 	modes := []Mode{Refresh, Reuse, Dense}
 	var want [][]float32
 	for _, m := range modes {
-		want = append(want, plain.run(t, m, x, nil))
-		st.run(t, m, x, ws)
+		want = append(want, plain.run(t, m, x))
+		st.run(t, m, x)
 	}
 	held := ws.Bytes()
 	for _, fail := range fails {
 		for i, m := range modes {
 			*fail = true
-			ws.Reset()
 			st.step.Begin(context.Background(), m)
 			err := st.vm.RunAll()
 			st.step.End()
@@ -350,9 +389,9 @@ func TestWorkspaceAfterFailure(t *testing.T) {
 			*fail = false
 			if m == Refresh {
 				st.states[0].Invalidate() // as a controller does
-				st.run(t, Refresh, x, ws)
+				st.run(t, Refresh, x)
 			}
-			if got := st.run(t, m, x, ws); !slices.Equal(got, want[i]) {
+			if got := st.run(t, m, x); !slices.Equal(got, want[i]) {
 				t.Errorf("%v after a failure: %v, want %v", m, got, want[i])
 			}
 		}

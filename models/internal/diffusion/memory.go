@@ -31,15 +31,16 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 	if err != nil {
 		return Memory{}, err
 	}
-	op.NewWorkspace().Plan(g, m.Logits)
 	cudaop.LogitsLater(m.Logits.Op()) // as in a session
-	refreshes, columns := ctl.PlanBytes(g)
+	ws := op.NewWorkspace()
+	if err := ws.Plan(g, ctl.Modes(), m.Logits); err != nil {
+		return Memory{}, err
+	}
 	if op.IsTwin(m.Logits.Op()) {
-		need, err := cudaop.PlanMemory(g, refreshes)
+		need, err := cudaop.PlanMemory(g, ctl.Modes())
 		return Memory{Workspace: 4 * int64(m.Logits.Shape().TotalSize()), GPU: need}, err
 	}
-	ws, err := op.Rehearse(g, refreshes)
-	return Memory{Workspace: ws, Columns: columns}, err
+	return Memory{Workspace: ws.Bytes(), Columns: ctl.ColumnBytes(g)}, nil
 }
 
 // pageRun is about how much of a mapped file comes into memory around a byte

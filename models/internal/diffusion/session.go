@@ -99,14 +99,14 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	if err != nil {
 		return nil, err
 	}
-	ws := op.NewWorkspace()
-	ws.Plan(expr, g.Logits)
 	onGPU := cudaop.LogitsLater(g.Logits.Op())
+	if err := op.NewWorkspace().Plan(expr, ctl.Modes(), g.Logits); err != nil {
+		return nil, err
+	}
 	m, err := pulsecol.NewMachine(expr, ctl)
 	if err != nil {
 		return nil, err
 	}
-	m.UseWorkspace(ws)
 	n := s.Batch * s.Len
 	sess := &Session{
 		graph: g, expr: expr, machine: m, ctl: ctl,

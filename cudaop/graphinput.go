@@ -1,0 +1,64 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia"
+)
+
+// Operators read copies of the graph's inputs. To read what the machine has copied to the GPU
+// an operator goes through the engine's thread, which takes longer than to launch a kernel;
+// the operators' own copies are read like any other value. Rotations alone read the positions
+// twice in each block.
+
+// maxCopied bounds the bytes of an input that is copied: this much takes a GPU a few
+// microseconds.
+const maxCopied = 4 << 20
+
+// isCopied reports whether input i of an operator is an input of the graph that is copied.
+func isCopied(at *exec.Placement, i int, v gorgonia.Value) bool {
+	return i < maxInputs && at.GraphInput(i) != nil && int64(v.MemSize()) <= maxCopied
+}
+
+// hasCopy reports whether the copy of an operator's input i is of the step in progress.
+func (d *device) hasCopy(o *Op, i int) bool {
+	node, _, number := o.GraphInput(i)
+	return node != nil && d.copied[node] == number
+}
+
+// copyInputs finds the copies of inputs of the graph. With queue set it queues those that
+// the step does not have yet.
+func (c *call) copyInputs(queue bool) error {
+	for i, v := range c.in {
+		if !isCopied(c.o.Placement(), i, v) {
+			continue
+		}
+		at, err := c.keep(c.o.Placement().GraphInput(i), int64(v.MemSize()), exec.Activations)
+		if err != nil {
+			return err
+		}
+		node, _, number := c.o.GraphInput(i)
+		switch {
+		case c.isPlan() || node == nil: // outside a step inputs may change at any time
+		case c.copied[node] == number:
+			c.copies[i] = at
+		case queue:
+			if err := c.queue.copy(at, cu.DevicePtr(v.Uintptr()), int64(v.MemSize())); err != nil {
+				return err
+			}
+			c.copied[node] = number
+			c.copies[i] = at
+		}
+	}
+	return nil
+}
+
+// input returns the address of input i, or of its copy.
+func (c *call) input(i int) cu.DevicePtr {
+	if i < maxInputs && c.copies[i] != 0 {
+		return c.copies[i]
+	}
+	return cu.DevicePtr(c.in[i].Uintptr())
+}
