@@ -1,16 +1,17 @@
-// Times the layers of an 8B model around attention on a GPU, without Go: the products, by cuBLASLt as ../../blas.go asks
-// for them, and the kernels of a built layers.cu.
+// Times the layers of an 8B model around attention on a GPU, without Go: the products by cuBLASLt, configured as in
+// ../../blas.go, and the kernels of add, mergeheads, rmsnorm, rope and swiglu.
 //
-//   layers MODULE [TOKENS ...]        default 4096 16384 65536
+//   layers FOLDER [TOKENS ...]        default 4096 16384 65536
 //
-// Products are checked at sampled places against float64. Beside the algorithm that cuBLASLt's heuristic puts first stands
-// the fastest of its first eight that give the same bits, as the program chooses it; they take turns. One line of JSON for
-// each row; it exits with 1 if a product is wrong.
+// FOLDER has the cubins of these kernels. Products are checked at sampled elements against float64. They are timed with the
+// algorithm that cuBLASLt's heuristic puts first and with the fastest of its first eight that give the same bits, which the
+// program uses, in turns. One line of JSON for each row; it exits with 1 if a product is wrong.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,8 +77,8 @@ __global__ void differing(const bf16* x, const bf16* y, size_t n, unsigned long 
   if (mine > 0) atomicAdd(count, mine);
 }
 
-// in_turn returns the median milliseconds of each of some runs, after each other in every one of some rounds: the clock
-// changes with what ran before.
+// in_turn returns the median milliseconds of each run. The runs alternate for some rounds, because the clock depends on
+// what ran before.
 static std::vector<double> in_turn(const std::vector<std::function<void()>>& runs, int rounds = 9) {
   std::vector<cudaEvent_t> marks(runs.size() + 1);
   for (auto& m : marks) OK(cudaEventCreate(&m));
@@ -108,7 +109,7 @@ static std::vector<double> in_turn(const std::vector<std::function<void()>>& run
 struct Product {
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t w, x, y;
-  std::vector<cublasLtMatmulAlgo_t> algorithms;  // the heuristic's first first
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // in the order of the heuristic
   Product(cublasLtHandle_t lt, i64 n, i64 in, i64 out, bool biased, const void* bias, size_t workspace) {
     const cublasOperation_t transpose = CUBLAS_OP_T;
     OK(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -138,10 +139,10 @@ struct Product {
 };
 
 int main(int argc, char** argv) {
-  if (argc < 2) { std::fprintf(stderr, "usage: layers MODULE [TOKENS ...]\n"); return 2; }
+  if (argc < 2) { std::fprintf(stderr, "usage: layers FOLDER [TOKENS ...]\n"); return 2; }
   OK(cudaFree(nullptr));  // makes the context
-  CUmodule module;
-  OK(cuModuleLoad(&module, argv[1]));
+  const std::string folder = argv[1];
+  std::map<std::string, CUmodule> modules;
   std::vector<i64> lengths;
   for (int i = 2; i < argc; i++) lengths.push_back(std::atoll(argv[i]));
   if (lengths.empty()) lengths = {4096, 16384, 65536};
@@ -183,10 +184,11 @@ int main(int argc, char** argv) {
     const float one = 1, beta = residual ? 1.f : 0.f;
     OK(cublasLtMatmul(lt, p.desc, &one, w, p.w, x, p.x, &beta, residual ? residual : y, p.y, y, p.y, &p.algorithms[algorithm], workspace, kWorkspace, nullptr));
   };
-  // launch launches a kernel of the module on a grid of blocks.
-  const auto launch = [&](const char* name, i64 blocks, std::vector<unsigned long long> args) {
+  // launch launches a kernel for bf16 on a grid of blocks.
+  const auto launch = [&](const std::string& name, i64 blocks, std::vector<unsigned long long> args) {
+    if (!modules.count(name)) OK(cuModuleLoad(&modules[name], (folder + "/" + name + ".cubin").c_str()));
     CUfunction fn;
-    OK(cuModuleGetFunction(&fn, module, name));
+    OK(cuModuleGetFunction(&fn, modules[name], (name + "_bf16").c_str()));
     std::vector<void*> params;
     for (auto& x : args) params.push_back(&x);
     OK(cuLaunchKernel(fn, static_cast<unsigned>(blocks), 1, 1, 256, 1, 1, 0, nullptr, params.data(), nullptr));
@@ -247,12 +249,12 @@ int main(int argc, char** argv) {
     };
     const double value = 2. * n * D;
     memory("copy", 2 * value, [&] { OK(cudaMemcpyAsync(b, a, static_cast<size_t>(value), cudaMemcpyDeviceToDevice)); });
-    memory("rmsnorm", 2 * value, [&] { launch("rmsnorm_bf16", n, {u(a), u(weight), u(b), D, bits(1e-5), 0}); });
-    memory("rope of qkv", 2 * value, [&] { launch("take_heads_bf16", (n + 3) / 4, {u(b), u(positions), u(frequencies), u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
-    memory("split of qkv", 2 * value, [&] { launch("take_heads_bf16", (n + 3) / 4, {u(b), 0, 0, u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
-    memory("merge", 2 * value, [&] { launch("merge_heads_bf16", n, {u(a), u(b), (unsigned long long)n, H, 128, 0}); });
-    memory("add", 3 * value, [&] { launch("add_bf16", n * D / 2048, {u(a), u(c), u(b), (unsigned long long)(n * D), 0}); });
-    memory("swiglu", 6. * n * F, [&] { launch("swiglu_bf16", n * 3, {u(b), u(a), F, 0}); });
+    memory("rmsnorm", 2 * value, [&] { launch("rmsnorm", n, {u(a), u(weight), u(b), D, bits(1e-5), 0}); });
+    memory("rope of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), u(positions), u(frequencies), u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
+    memory("split of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), 0, 0, u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
+    memory("merge", 2 * value, [&] { launch("mergeheads", n, {u(a), u(b), (unsigned long long)n, H, 128, 0}); });
+    memory("add", 3 * value, [&] { launch("add", n * D / 2048, {u(a), u(c), u(b), (unsigned long long)(n * D), 0}); });
+    memory("swiglu", 6. * n * F, [&] { launch("swiglu", n * 3, {u(b), u(a), F, 0}); });
     for (const i64 rows : {i64{1024}, i64{2048}, i64{4096}, i64{8192}, i64{9472}, i64{16384}, n}) {
       if (rows > n) continue;
       Product whole(lt, rows, D, 2 * F, false, bias, kWorkspace), rest(lt, n % rows ? n % rows : rows, D, 2 * F, false, bias, kWorkspace);
@@ -260,7 +262,7 @@ int main(int argc, char** argv) {
         for (i64 first = 0; first < n; first += rows) {
           const i64 count = std::min(rows, n - first);
           multiply(count == rows ? whole : rest, a + first * D, nullptr, b);
-          launch("swiglu_bf16", count * 3, {u(b), u(c + first * F), F, 0});
+          launch("swiglu", count * 3, {u(b), u(c + first * F), F, 0});
         }
       });
       say(("gate, up and swiglu, " + std::to_string(rows) + " tokens at a time").c_str(), n, ms, "tflops", 4. * n * D * F / ms / 1e9);
