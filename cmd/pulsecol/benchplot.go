@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pulsecol/pulsecol/internal/chart"
 	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/outfile"
 )
 
 type benchPlotCmd struct {
@@ -37,8 +37,11 @@ func (c *benchPlotCmd) Run(std stdio) error {
 	if b.between(1, maxSteps, "steps", &c.Steps); b.err() != nil {
 		return b.err()
 	}
-	if err := os.MkdirAll(c.Out, 0o777); err != nil {
-		return err
+	if c.Out == "" {
+		return usagef("--out is empty")
+	}
+	if err := outfile.CheckDir(c.Out); err != nil {
+		return fmt.Errorf("--out %s: %w", c.Out, err)
 	}
 	pictures := map[string]*chart.Chart{}
 	if c.Kernels != nil {
@@ -72,7 +75,7 @@ func (c *benchPlotCmd) Run(std stdio) error {
 	for _, name := range slices.Sorted(maps.Keys(pictures)) {
 		file := filepath.Join(c.Out, name)
 		if err := pictures[name].WriteFile(file); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return err
 		}
 		fmt.Fprintln(std.out, file)
 	}

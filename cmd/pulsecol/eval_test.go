@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -122,8 +123,8 @@ func TestEvalInterrupt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.jsonl")
 	args := []string{"eval", "--task", "arithmetic1", "--method", "full", "--results", path, "--samples"}
 	cmd := exec.Command("pulsecol", append(args, "1000")...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var said, printed bytes.Buffer
+	cmd.Stderr, cmd.Stdout = &said, &printed
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +149,69 @@ func TestEvalInterrupt(t *testing.T) {
 	if said.String() != want {
 		t.Errorf("said %q, want %q", said.String(), want)
 	}
+	if want := fmt.Sprintf("Partial: %d of 1000 samples.\n\nScore in %%,", kept); !strings.HasPrefix(printed.String(), want) {
+		t.Errorf("printed %q, want %q", printed.String(), want)
+	}
 	if out, said := command(t, append(args, "3")...); said != "" || !strings.Contains(out, "samples a cell: 3.") {
 		t.Errorf("went on with %q %q", out, said)
 	}
 	if after, _ := os.ReadFile(path); !bytes.HasPrefix(after, data) {
 		t.Error("what was there has changed")
+	}
+}
+
+// TestEvalInterruptWithoutResults: what was answered before an interrupt is printed,
+// and completions are written.
+func TestEvalInterruptWithoutResults(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted here")
+	}
+	dir := t.TempDir()
+	data, completions := filepath.Join(dir, "HumanEval.jsonl"), filepath.Join(dir, "completions.jsonl")
+	var problems strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&problems, "{\"task_id\":\"HumanEval/%d\",\"prompt\":\"def f():\\n\"}\n", i)
+	}
+	if err := os.WriteFile(data, []byte(problems.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The progress says that there are answers; it is once a minute without a terminal.
+	cmd := exec.Command("pulsecol-progress", "eval", "--json", "--task", "humaneval", "--data", data, "--samples", "1000",
+		"--gen-length", "8", "--method", "full", "--completions", completions)
+	var printed bytes.Buffer
+	cmd.Stdout = &printed
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "3/") {
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var last [2]string
+	for lines.Scan() {
+		last[0], last[1] = last[1], lines.Text()
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("%v, want exit status %d", err, exitInterrupted)
+	}
+	var cell eval.Summary
+	if err := json.Unmarshal(printed.Bytes(), &cell); err != nil {
+		t.Fatalf("%v: %s", err, printed.String())
+	}
+	want := [2]string{fmt.Sprintf("%d of 1000 samples were answered; without --results nothing keeps them but the table", cell.Samples), "pulsecol: interrupted"}
+	if last != want {
+		t.Errorf("said %q, want %q", last, want)
+	}
+	if !cell.Partial || cell.Samples < 3 || cell.Samples >= 1000 {
+		t.Errorf("printed %+v", cell)
+	}
+	if text, err := os.ReadFile(completions); err != nil || bytes.Count(text, []byte("\n")) != cell.Samples {
+		t.Errorf("%d samples, completions %v %s", cell.Samples, err, text)
 	}
 }

@@ -30,6 +30,9 @@ func (l *settingLists) product(line *kong.Context, methods []string, refreshes i
 		times(&p, "block-size", l.BlockSize, func(s *oneSetting, v *int) { s.BlockSize = v })
 		times(&p, "skip", l.Skip, func(s *oneSetting, v *float64) { s.Skip = v })
 		times(&p, "score-scale", l.ScoreScale, func(s *oneSetting, v *float64) { s.ScoreScale = v })
+		if p.err != nil {
+			return nil, p.err
+		}
 		for _, s := range p.made {
 			if err := s.validate(); err != nil {
 				return nil, err
@@ -53,13 +56,21 @@ type product struct {
 	method string
 	made   []oneSetting
 	used   map[string]bool // flags that have applied to something
+	err    error
 }
+
+// maxSettings bounds the rows of a method.
+const maxSettings = 1000
 
 // times multiplies what was made by the values of a flag, where it applies.
 func times[T any](p *product, flag string, values []T, set func(*oneSetting, *T)) {
 	at := slices.IndexFunc(p.line.Flags(), func(f *kong.Flag) bool { return f.Name == flag })
 	f := p.line.Flags()[at]
 	var out []oneSetting
+	if len(p.made)*max(1, len(values)) > maxSettings {
+		p.err = usagef("--%s: the lists multiply to more than %d settings of %s", flag, maxSettings, p.method)
+		return
+	}
 	for _, s := range p.made {
 		if len(values) == 0 || !applies(f, "method", p.method) || !applies(f, "schedule", s.scheduleOf(p.method)) {
 			out = append(out, s)

@@ -24,11 +24,11 @@ func newProgressBar(w io.Writer) *progressBar {
 	return b
 }
 
-// The least time between two drawings of a bar, and between two lines.
-const (
-	barInterval  = 100 * time.Millisecond
-	lineInterval = time.Minute
-)
+// barInterval is the least time between two drawings of a bar.
+const barInterval = 100 * time.Millisecond
+
+// lineInterval is the least time between two lines. Tests have no minutes.
+var lineInterval = time.Minute
 
 func (b *progressBar) show(p eval.Progress) {
 	over := time.Since(b.drawn)

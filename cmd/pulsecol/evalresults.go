@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,32 +14,32 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol/internal/eval"
-	"github.com/pulsecol/pulsecol/internal/task"
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
-// results opens the results file, if there is one, and returns what it holds and
-// how to add to it.
-func (e *evaluation) results(line *kong.Context, std stdio) (have []eval.Record, keep func(eval.Record) error, done func() error, err error) {
-	if e.Results == "" {
-		return nil, func(eval.Record) error { return nil }, func() error { return nil }, nil
+// results opens the results file; nil if none was asked for.
+func (e *evaluation) results(line *kong.Context, std stdio) (*eval.Results, error) {
+	if e.Results == nil {
+		return nil, nil
 	}
 	hash, err := e.Open.hash()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	host := thisHost()
-	file, err := eval.OpenResults(e.Results, eval.Header{
+	r, err := eval.OpenResults(*e.Results, eval.Header{
 		Type: e.model.kind(), Model: hash, Sampler: samplerOptions(line),
 		Host:    fmt.Sprintf("%s, %d threads, %s", host.CPU, host.Threads, host.Features),
 		Version: version(), Created: time.Now().UTC().Format(time.RFC3339),
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	if file.Dropped > 0 {
-		fmt.Fprintf(std.err, "%s: dropped its last line, which was cut off after %d bytes\n", e.Results, file.Dropped)
+	if r.Dropped > 0 {
+		fmt.Fprintf(std.err, "%s: dropped its last line, which was cut off after %d bytes\n", *e.Results, r.Dropped)
 	}
-	return file.Records, file.Append, file.Close, nil
+	return r, nil
 }
 
 // samplerOptions returns the sampler's flags that were given, but for the seed,
@@ -56,56 +54,66 @@ func samplerOptions(line *kong.Context) map[string]string {
 	return given
 }
 
-// hash returns the SHA-256 of everything in a model that its answers hang on:
-// weights, configuration and tokenizer.
+// hash returns the SHA-256 of what a model's answers depend on: config.json,
+// generation_config.json, the tokenizer's files, and the tensors by their names,
+// however many files they are in. Other files of the folder do not count.
 func (f *modelFlag) hash() (string, error) {
-	h := sha256.New()
-	files, weights := fs.FS(nil), []byte(nil)
+	files := fs.FS(nil)
 	if f.Model == nil {
-		files, weights = f.small()
+		files, _ = f.small()
 	} else {
 		m, err := f.folder()
 		if err != nil {
 			return "", err
 		}
-		files = os.DirFS(m.Dir)
+		files = infile.Dir(m.Dir)
 	}
-	names, err := fs.ReadDir(files, ".")
+	read := &readFiles{FS: files, names: map[string]bool{}}
+	for _, name := range []string{"config.json", "generation_config.json"} {
+		if r, err := read.Open(name); err == nil {
+			r.Close()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if _, err := tokenizer.Open(read); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(read.names)) {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n", name, len(data))
+		h.Write(data)
+	}
+	weights, err := f.weights()
 	if err != nil {
 		return "", err
 	}
-	for _, entry := range names { // sorted
-		if entry.IsDir() || !slices.Contains([]string{".json", ".txt", ".safetensors"}, path.Ext(entry.Name())) {
-			continue
-		}
-		r, err := files.Open(entry.Name())
+	defer weights.Close()
+	for _, name := range weights.Names() {
+		t, err := weights.Tensor(name)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s\n", entry.Name())
-		_, err = io.Copy(h, r)
-		r.Close()
-		if err != nil {
-			return "", err
-		}
+		fmt.Fprintf(h, "%s %s %v\n", name, t.DType, t.Shape)
+		h.Write(t.Data)
 	}
-	h.Write(weights)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// writeCompletions writes answers as the official checker of HumanEval reads them.
-func writeCompletions(path string, records []eval.Record) error {
-	records = slices.Clone(records)
-	slices.SortFunc(records, func(a, b eval.Record) int {
-		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Index, b.Index))
-	})
-	var lines []byte
-	for _, rec := range records {
-		line, err := task.HumanEvalCompletion(rec.ID, rec.Output)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, line...)
+// readFiles notes the names of the files that are opened.
+type readFiles struct {
+	fs.FS
+	names map[string]bool
+}
+
+func (r *readFiles) Open(name string) (fs.File, error) {
+	f, err := r.FS.Open(name)
+	if err == nil {
+		r.names[name] = true
 	}
-	return os.WriteFile(path, lines, 0o666)
+	return f, err
 }

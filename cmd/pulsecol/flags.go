@@ -78,6 +78,18 @@ func (b *bounds) interval(least, most float64, flag string, v *float64) {
 	}
 }
 
+// notEmpty wants text in the flags for text that were given.
+func (b *bounds) notEmpty(line *kong.Context) {
+	for _, p := range line.Path {
+		if p.Flag == nil {
+			continue
+		}
+		if v := reflect.Indirect(p.Flag.Target); v.Kind() == reflect.String && v.Len() == 0 {
+			b.errs = append(b.errs, usagef("--%s is empty", p.Flag.Name))
+		}
+	}
+}
+
 // share wants a number in [0, 1), above0 in (0, 1].
 func (b *bounds) share(above0 bool, flag string, v *float64) {
 	switch {

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/inspect"
+	"github.com/pulsecol/pulsecol/internal/outfile"
 )
 
 type inspectCmd struct {
@@ -93,20 +92,20 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	}
 	i := inspection{
 		Model: m.name, ModelType: m.kind(), PromptTokens: len(p.ids), NewTokens: s.newTokens(), Steps: res.Steps,
-		Layers: m.config().Layers, Heads: m.config().Heads, Seed: c.Sampler.Seed, Queries: c.Queries,
+		Layers: m.config().Layers, Heads: m.config().Heads, Seed: c.Sampler.Seed, Queries: c.Queries, title: m.title(),
 	}
 	for _, method := range in.methods {
 		i.Methods = append(i.Methods, method.summary())
 	}
 	if c.Out != nil {
-		if i.Pictures, err = c.draw(&i, in); err != nil {
-			return err
-		}
+		i.Pictures = c.pictures()
 	}
-	if c.JSON {
-		return printJSON(std.out, i)
+	// The table comes first: pictures that cannot be written do not cost it.
+	printed := i.print(std.out, c.JSON)
+	if c.Out == nil {
+		return printed
 	}
-	return i.print(std.out)
+	return errors.Join(printed, c.draw(&i, in))
 }
 
 // prepare returns what observes the generation from prompt, after checking all
@@ -216,7 +215,13 @@ func (c *inspectCmd) shown(m *openModel, methods []*inspected, total int) (*show
 	return w, nil
 }
 
-// makeOut makes the directory of the pictures.
+// pictures are the files of the pictures.
+func (c *inspectCmd) pictures() []string {
+	return []string{filepath.Join(*c.Out, "attention.png"), filepath.Join(*c.Out, "steps.png")}
+}
+
+// makeOut makes the directory of the pictures, and reports if they cannot be
+// written.
 func (c *inspectCmd) makeOut() error {
 	switch {
 	case c.Out == nil:
@@ -224,16 +229,21 @@ func (c *inspectCmd) makeOut() error {
 	case *c.Out == "":
 		return usagef("--out is empty")
 	}
-	if err := os.MkdirAll(*c.Out, 0o777); err != nil {
+	if err := outfile.CheckDir(*c.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", *c.Out, err)
+	}
+	for _, file := range c.pictures() {
+		if err := outfile.Check(file); err != nil {
+			return fmt.Errorf("--out %w", err)
+		}
 	}
 	return nil
 }
 
-// draw writes the pictures and returns their names.
-func (c *inspectCmd) draw(i *inspection, in *inspector) ([]string, error) {
+// draw writes the pictures.
+func (c *inspectCmd) draw(i *inspection, in *inspector) error {
 	if in.seen == nil {
-		return nil, fmt.Errorf("--step %d: the generation was over after step %d", in.shown.step, i.Steps)
+		return fmt.Errorf("--step %d: the generation was over after step %d", in.shown.step, i.Steps)
 	}
 	var series []inspect.Series
 	for k, method := range in.methods {
@@ -247,24 +257,15 @@ func (c *inspectCmd) draw(i *inspection, in *inspector) ([]string, error) {
 		series = append(series, s)
 	}
 	title := fmt.Sprintf("Fidelity to full attention over a generation: %s, %d tokens, sparsity %g, %s queries",
-		modelTitle(i), i.PromptTokens+i.NewTokens, in.methods[0].Sparsity, i.Queries)
-	var files []string
-	for _, f := range []struct {
-		name string
-		draw func(io.Writer) error
-	}{
-		{"attention.png", func(w io.Writer) error { return inspect.DrawMap(w, in.seen, in.caption(i)) }},
-		{"steps.png", func(w io.Writer) error { return inspect.DrawSteps(w, title, series) }},
-	} {
-		var png bytes.Buffer
-		if err := f.draw(&png); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
-		}
-		path := filepath.Join(*c.Out, f.name)
-		if err := os.WriteFile(path, png.Bytes(), 0o666); err != nil {
-			return nil, err
-		}
-		files = append(files, path)
+		i.title, i.PromptTokens+i.NewTokens, in.methods[0].Sparsity, i.Queries)
+	draw := []func(io.Writer) error{
+		func(w io.Writer) error { return inspect.DrawMap(w, in.seen, in.caption(i)) },
+		func(w io.Writer) error { return inspect.DrawSteps(w, title, series) },
 	}
-	return files, nil
+	for k, file := range c.pictures() {
+		if err := outfile.Write(file, draw[k]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -25,6 +25,8 @@ type inspection struct {
 	Queries      string          `json:"queries"` // that count: all or generated
 	Methods      []methodSummary `json:"methods"`
 	Pictures     []string        `json:"pictures,omitempty"` // files
+
+	title string // of the model, in pictures
 }
 
 // methodSummary is what came out for one method. Means are over the steps for
@@ -115,7 +117,11 @@ func (m *inspected) summary() methodSummary {
 	return s
 }
 
-func (i *inspection) print(w io.Writer) error {
+// print prints the tables, or all of it as a JSON object.
+func (i *inspection) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, i)
+	}
 	fmt.Fprintf(w, "%s (%s), %d tokens, %d of them generated in %d steps with full attention; %d layers of %d heads\n",
 		i.Model, i.ModelType, i.PromptTokens+i.NewTokens, i.NewTokens, i.Steps, i.Layers, i.Heads)
 	fmt.Fprintf(w, "%% of what each method would have kept, means over %s queries, heads and steps; - before its first choice of keys\n"+

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/inspect"
@@ -240,20 +239,9 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 	return inspect.Caption{
 		Title: fmt.Sprintf("Step %d of %d, layer %d, head %d: %s keeps %.1f %% of the attention mass",
 			w.step, i.Steps, w.layer, w.head, m.method, 100*in.seen.Mass),
-		Detail: fmt.Sprintf("%s; %s, %s", modelTitle(i), m.describePattern(), chosen),
+		Detail: fmt.Sprintf("%s; %s, %s", i.title, m.describePattern(), chosen),
 		Prompt: i.PromptTokens,
 	}
-}
-
-// modelTitle names the model for a picture.
-func modelTitle(i *inspection) string {
-	switch {
-	case i.Model != "embedded":
-		return filepath.Base(i.Model)
-	case i.ModelType == "llada":
-		return "the small LLaDA model"
-	}
-	return "the small " + i.ModelType + " model"
 }
 
 // describePattern says what the method keeps: "columns for groups of 32 queries,

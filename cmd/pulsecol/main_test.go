@@ -19,6 +19,11 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"pulsecol": main,
+		// The command, which says how far it is after every sample.
+		"pulsecol-progress": func() {
+			lineInterval = 0
+			main()
+		},
 		// The command, and then the most memory that it ever had.
 		"pulsecol-peak": func() {
 			status := run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})

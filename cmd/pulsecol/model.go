@@ -100,6 +100,17 @@ type openModel struct {
 	embedded bool
 }
 
+// title names the model in pictures.
+func (m *openModel) title() string {
+	switch {
+	case !m.embedded:
+		return filepath.Base(m.name)
+	case m.kind() == "llada":
+		return "the small LLaDA model"
+	}
+	return "the small " + m.kind() + " model"
+}
+
 // stops returns the tokens that end an answer.
 func (m *openModel) stops() ([]int32, error) {
 	stops := []int32{m.config().EOSID}

@@ -4,12 +4,13 @@ package chart
 import (
 	"fmt"
 	"image/color"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/pulsecol/pulsecol/internal/outfile"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
@@ -36,9 +37,9 @@ type Line struct {
 	Style  Style
 }
 
-// Point is a measurement. Err is half the length of its error bar; a line without
-// errors has no bars.
-type Point struct{ X, Y, Err float64 }
+// Point is a measurement. Its error bar reaches from Y-Below to Y+Above; a line
+// without errors has no bars.
+type Point struct{ X, Y, Below, Above float64 }
 
 // Style is how a line and its points look.
 type Style struct {
@@ -84,7 +85,8 @@ const (
 	pictureDPI = 144 // of a PNG
 )
 
-// WriteFile draws the chart, which has points, into a file ending in .png or .svg.
+// WriteFile draws the chart, which has points, into a file ending in .png or .svg,
+// which appears complete or not at all.
 func (c *Chart) WriteFile(file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
@@ -151,7 +153,7 @@ func (l *Line) add(p *plot.Plot, legend *plot.Legend) error {
 	curve.Width, marks.Radius = vg.Points(1.5), vg.Points(3)
 	curve.Dashes = l.Style.Dashes
 	p.Add(curve)
-	if slices.ContainsFunc(l.Points, func(q Point) bool { return q.Err != 0 }) {
+	if slices.ContainsFunc(l.Points, func(q Point) bool { return q.Below != 0 || q.Above != 0 }) {
 		bars, err := plotter.NewYErrorBars(withErrors(l.Points))
 		if err != nil {
 			return err
@@ -230,15 +232,10 @@ func save(file string, p *plot.Plot, legend *plot.Legend, legendWidth vg.Length)
 	c.Fill(c.Rectangle.Path())
 	p.Draw(draw.Crop(c, vg.Points(gap), plotWidth-width, vg.Points(gap), -vg.Points(gap)))
 	legend.Draw(draw.Crop(c, plotWidth+vg.Points(gap), 0, 0, -vg.Points(4*gap)))
-	f, err := os.Create(file)
-	if err != nil {
+	return outfile.Write(file, func(w io.Writer) error {
+		_, err := canvas.WriteTo(w)
 		return err
-	}
-	if _, err := canvas.WriteTo(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	})
 }
 
 // withErrors are points as the plotters take them.
@@ -246,4 +243,4 @@ type withErrors []Point
 
 func (p withErrors) Len() int                         { return len(p) }
 func (p withErrors) XY(i int) (x, y float64)          { return p[i].X, p[i].Y }
-func (p withErrors) YError(i int) (low, high float64) { return p[i].Err, p[i].Err }
+func (p withErrors) YError(i int) (low, high float64) { return p[i].Below, p[i].Above }

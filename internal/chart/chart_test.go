@@ -49,7 +49,7 @@ func TestWriteFile(t *testing.T) {
 		Title: "speed", X: "tokens", Y: "TFLOP/s", LogX: true, FromZero: true, TickX: func(x float64) string { return "at " + strings.Repeat("I", int(x)) },
 		Lines: []Line{
 			{Label: "ours", Points: []Point{{X: 1, Y: 300}, {X: 4, Y: 600}}, Style: StyleOf(0)},
-			{Label: "theirs", Points: []Point{{X: 1, Y: 250, Err: 10}, {X: 4, Y: 350, Err: 20}}, Style: Reference},
+			{Label: "theirs", Points: []Point{{X: 1, Y: 250, Below: 10, Above: 10}, {X: 4, Y: 350, Below: 20, Above: 5}}, Style: Reference},
 		},
 	}
 	dir := t.TempDir()

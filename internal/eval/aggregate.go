@@ -32,6 +32,18 @@ func MeanOf(values []float64) Mean {
 	return m
 }
 
+// Interval returns the 95 % confidence interval of the share that m estimates:
+// Wilson's score interval (1927), which has a length where all answers are right or
+// all are wrong. Scores between 0 and 1 vary less than right and wrong do, so that
+// theirs is too long if anything. m has values.
+func (m Mean) Interval() (low, high float64) {
+	const z = 1.959964 // the normal distribution has 95 % within ±z
+	n := float64(m.N)
+	middle := (m.Mean + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(m.Mean*(1-m.Mean)/n+z*z/(4*n*n))
+	return max(0, min(m.Mean, middle-half)), min(1, max(m.Mean, middle+half))
+}
+
 // CellResult is what the records of a cell say.
 type CellResult struct {
 	Cell

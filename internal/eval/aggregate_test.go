@@ -21,7 +21,7 @@ var (
 func scored(task string, m Method, scores ...float64) []Record {
 	var out []Record
 	for i, score := range scores {
-		rec := Record{Job: Job{Cell{task, m}, 0, i}, PromptHash: fmt.Sprint(task, i), Kept: 1 - m.Sparsity, Tokens: 100 + i}
+		rec := Record{Job: Job{Cell{task, m}, 0, i}, Asked: Asked{fmt.Sprint(task, i), "data", ""}, Kept: 1 - m.Sparsity, Tokens: 100 + i}
 		if m.Refreshes > 0 {
 			rec.RefreshSteps = []int{1, 2, 5}
 		}
@@ -59,6 +59,28 @@ func TestMeanOf(t *testing.T) {
 		{[]float64{1, 2, 3, 4, 5}, Mean{5, 3, math.Sqrt(0.5)}},
 	} {
 		checkMean(t, fmt.Sprint(c.values), MeanOf(c.values), c.want)
+	}
+}
+
+// TestInterval: Wilson's interval by the formula worked by hand, and where all
+// answers are right or wrong, z²/(n+z²).
+func TestInterval(t *testing.T) {
+	for _, c := range []struct {
+		mean      Mean
+		low, high float64
+	}{
+		{Mean{N: 10, Mean: 0.5}, 0.23659, 0.76341},
+		{Mean{N: 200, Mean: 1}, 0.98115, 1},
+		{Mean{N: 3, Mean: 0}, 0, 0.56150},
+		{Mean{N: 1, Mean: 1}, 0.20655, 1},
+	} {
+		low, high := c.mean.Interval()
+		if math.Abs(low-c.low) > 1e-5 || math.Abs(high-c.high) > 1e-5 {
+			t.Errorf("%+v: %.6f to %.6f, want %v to %v", c.mean, low, high, c.low, c.high)
+		}
+	}
+	if low, high := MeanOf(nil).Interval(); !math.IsNaN(low) || !math.IsNaN(high) {
+		t.Errorf("of no values: %v to %v", low, high)
 	}
 }
 

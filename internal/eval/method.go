@@ -54,16 +54,19 @@ func setting[T int | float64](v T, format string) string {
 // Labels returns a name for each of methods: "pulsecol (80 %)", with the settings
 // in which it differs from others of the same name.
 func Labels(methods []Method) []string {
-	labels := make([]string, len(methods))
+	labels, settings := make([]string, len(methods)), make([][]string, len(methods))
+	for i, m := range methods {
+		settings[i] = m.settings()
+	}
 	for i, m := range methods {
 		var in []string
 		if m.Sparsity > 0 {
 			in = append(in, fmt.Sprintf("%.4g %%", 100*m.Sparsity))
 		}
-		for s, text := range m.settings() {
+		for s, text := range settings[i] {
 			differs := false
-			for _, other := range methods {
-				differs = differs || other.Name == m.Name && other.settings()[s] != text
+			for k, other := range methods {
+				differs = differs || other.Name == m.Name && settings[k][s] != text
 			}
 			if differs && text != "" {
 				in = append(in, text)

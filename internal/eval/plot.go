@@ -41,11 +41,12 @@ var axes = []axis{
 	},
 }
 
-// Plot draws the scores against sparsity, refreshes and group size, each if some
-// method was measured at two values of it or more: one picture for the average of the tasks
-// and, if there are several, one for each. Files are named like
-// "sparsity-average.png"; format is png or svg. It returns the files written.
-func (t *Table) Plot(dir, format string) ([]string, error) {
+// Plot draws the scores of a model, with 95 % confidence intervals, against sparsity,
+// refreshes and group size, each if some method was measured at two values of it or
+// more: one picture for the average of the tasks and, if there are several, one for
+// each. Files are named like "sparsity-average.png"; format is png or svg. It returns
+// the files written; each appears complete or not at all.
+func (t *Table) Plot(dir, format, model string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
@@ -57,8 +58,8 @@ func (t *Table) Plot(dir, format string) ([]string, error) {
 				continue
 			}
 			file := filepath.Join(dir, fmt.Sprintf("%s-%s.%s", a.name, p.name, format))
-			if err := drawLines(file, a, p.title, lines); err != nil {
-				return files, fmt.Errorf("%s: %w", file, err)
+			if err := drawLines(file, a, t.title(p, model), lines); err != nil {
+				return files, err
 			}
 			files = append(files, file)
 		}
@@ -87,6 +88,12 @@ func (t *Table) panels() []panel {
 	return out
 }
 
+// title says what a picture is of.
+func (t *Table) title(p panel, model string) string {
+	part := &Table{p.tasks, t.Methods, t.cells}
+	return fmt.Sprintf("%s\n%s, %s samples a point", p.title, model, part.samples())
+}
+
 // line is the scores of a method along an axis.
 type line struct {
 	label  string
@@ -98,26 +105,30 @@ func (l line) varies() bool { return !l.level && l.points[0].X != l.points[len(l
 
 // lines returns what a picture shows of the methods.
 func (t *Table) lines(a axis, p panel) []line {
-	part := &Table{Tasks: p.tasks, Methods: t.Methods, cells: t.cells}
 	var keys []Method // of the lines, in the order of the table
 	points := map[Method][]chart.Point{}
 	for _, m := range t.Methods {
-		score := part.Average(m, func(r *CellResult) Mean { return r.Score })
 		x := 0.0
+		q := chart.Point{}
 		for _, task := range p.tasks {
-			x += a.at(t.Cell(task, m)) / float64(len(p.tasks))
+			r := t.Cell(task, m)
+			x += a.at(r) / float64(len(p.tasks))
+			low, high := r.Score.Interval()
+			q.Y += r.Score.Mean
+			q.Below, q.Above = math.Hypot(q.Below, r.Score.Mean-low), math.Hypot(q.Above, high-r.Score.Mean)
 		}
-		if math.IsNaN(score.Mean) || x == 0 && m.Name != Full {
+		// An average of tasks has the interval that follows from theirs (MOVER; Zou and
+		// Donner 2008).
+		percent := 100 / float64(len(p.tasks))
+		q = chart.Point{X: x, Y: percent * q.Y, Below: percent * q.Below, Above: percent * q.Above}
+		if math.IsNaN(q.Y) || x == 0 && m.Name != Full {
 			continue
-		}
-		if math.IsNaN(score.StdErr) { // of a single sample
-			score.StdErr = 0
 		}
 		key := a.drop(m)
 		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
-		points[key] = append(points[key], chart.Point{X: x, Y: 100 * score.Mean, Err: 100 * score.StdErr})
+		points[key] = append(points[key], q)
 	}
 	var lines []line
 	for i, label := range Labels(keys) {
@@ -130,7 +141,7 @@ func (t *Table) lines(a axis, p panel) []line {
 
 // drawLines writes a picture.
 func drawLines(file string, a axis, title string, lines []line) error {
-	c := chart.Chart{Title: title, X: a.label, Y: "score (%)", LogX: a.log}
+	c := chart.Chart{Title: title, X: a.label, Y: "score (%), with 95 % intervals", LogX: a.log}
 	from, to := math.Inf(1), math.Inf(-1)
 	for _, l := range lines {
 		for _, q := range l.points {
@@ -143,7 +154,9 @@ func drawLines(file string, a axis, title string, lines []line) error {
 	for _, l := range lines {
 		if l.level {
 			score := l.points[0]
-			ends := []chart.Point{{X: from, Y: score.Y, Err: score.Err}, {X: to, Y: score.Y, Err: score.Err}}
+			left, right := score, score
+			left.X, right.X = from, to
+			ends := []chart.Point{left, right}
 			c.Lines = append(c.Lines, chart.Line{Label: l.label, Points: ends, Style: chart.Reference})
 			continue
 		}

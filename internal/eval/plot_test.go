@@ -36,7 +36,7 @@ func TestPlot(t *testing.T) {
 	methods, records := sweep()
 	table := NewTable([]string{"a", "b", "humaneval"}, methods, records)
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	files, err := table.Plot(dir, "svg")
+	files, err := table.Plot(dir, "svg", "the model")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestPlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"pulsecol (group 8)", "pulsecol (group 32)", ">full<", "average of 2 tasks", "query-key pairs dropped", "score (%)"} {
+	for _, text := range []string{"pulsecol (group 8)", "pulsecol (group 32)", ">full<", "average of 2 tasks", ">the model, 3 samples a point<", "95 % intervals", "query-key pairs dropped", "score (%)"} {
 		if !strings.Contains(string(svg), text) {
 			t.Errorf("no %q in the picture", text)
 		}
@@ -67,7 +67,7 @@ func TestPlot(t *testing.T) {
 
 func TestPlotPNG(t *testing.T) {
 	methods, records := sweep()
-	files, err := NewTable([]string{"a"}, methods, records).Plot(t.TempDir(), "png")
+	files, err := NewTable([]string{"a"}, methods, records).Plot(t.TempDir(), "png", "the model")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -103,9 +103,14 @@ func TestLines(t *testing.T) {
 	}
 	for i, want := range []float64{50, 80, 90} {
 		p := lines[2].points[i]
-		if !near(p.X, want) || !near(p.Y, 200.0/3) || !near(p.Err, 100.0/3) {
+		if !near(p.X, want) || !near(p.Y, 200.0/3) || math.Abs(p.Below-45.90) > 0.01 || math.Abs(p.Above-27.18) > 0.01 {
 			t.Errorf("point %d is %+v", i, p)
 		}
+	}
+	all := panel{"average", "", []string{"b", "a"}}
+	both := NewTable([]string{"a", "b"}, methods, records).lines(axes[0], all)[0].points[0]
+	if !near(both.Y, 500.0/6) || math.Abs(both.Below-math.Hypot(45.90, 56.15)/2) > 0.01 || math.Abs(both.Above-27.18/2) > 0.01 {
+		t.Errorf("average is %+v", both)
 	}
 	if lines := table.lines(axes[1], panel{"a", "a", []string{"a"}}); slices.ContainsFunc(lines, line.varies) {
 		t.Error("the refreshes do not vary")

@@ -1,22 +1,25 @@
 package eval
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
+	"strings"
+	"sync"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // Header is the first line of a results file. What it says about model and
 // sampler holds for every record; the rest is for readers.
 type Header struct {
-	Format  int               `json:"pulsecol_eval"` // 1
+	Format  int               `json:"pulsecol_eval"` // 2
 	Type    string            `json:"model_type"`
-	Model   string            `json:"model_sha256"` // of weights, configuration and tokenizer
+	Model   string            `json:"model_sha256"` // of configuration, tokenizer and weights
 	Sampler map[string]string `json:"sampler"`      // options that differ from the model's own
 
 	Host    string `json:"host"`
@@ -24,138 +27,166 @@ type Header struct {
 	Created string `json:"created"`
 }
 
-// format is the version of the file that this package writes.
-const format = 1
+// format is the version of the file that this package reads and writes. Records of
+// format 1 did not say what data and exemplars they answer.
+const format = 2
 
 // ErrResults is wrapped by every error about the content of a results file.
 var ErrResults = errors.New("results file")
 
 // Results is a results file: JSON lines, a header and then a record for each
 // answered sample. It is only ever appended to, a whole line at a time.
+//
+// Several evaluations may use a file at the same time. Each opens and locks it for
+// every record, reads what the others have added, and adds its own unless the
+// sample has a record by then. A process that is killed while it writes leaves a
+// line without an end, which the next one removes. The lock is flock on Unix, which
+// Linux carries over NFS to other machines, and LockFileEx on Windows, where other
+// programs cannot read the file for the moment of a write. A file system without
+// locks is an error.
 type Results struct {
-	Records []Record // that were there when it was opened
-	Dropped int      // bytes of a last line that was cut off in the middle
+	Dropped int // bytes of a line that was cut off, removed when the file was opened
 
-	path string
-	file *os.File
+	path    string
+	header  Header
+	mu      sync.Mutex  // over all that follows; the lock of the file is one between processes
+	file    os.FileInfo // nil before the first use
+	end     int64       // of what was read
+	lines   int         // read
+	records map[Job]Record
 }
 
 // OpenResults opens the file at path for an evaluation under h, or makes it. A
-// last line without its end, which an interruption may leave, is removed. Any
-// other broken line, and a file made under another header, is an error that wraps
-// ErrResults.
-func OpenResults(path string, h Header) (r *Results, err error) {
+// last line without its end, which a process that was killed may leave, is removed
+// if it begins as a line of this package. Any other broken line, a file of another
+// kind and a file made under another header are errors that wrap ErrResults, and
+// leave the file as it is.
+func OpenResults(path string, h Header) (*Results, error) {
 	h.Format = format
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	r := &Results{path: path, header: h, records: map[Job]Record{}}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would never open
+		return nil, r.errorf("is not a regular file")
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1
-	r = &Results{path: path, Dropped: len(data) - whole}
-	if whole > 0 {
-		if r.Records, err = parseResults(path, data[:whole], h); err != nil {
-			return nil, err
+	err := r.locked(os.O_CREATE, func(f *lockedfile.File) error {
+		if r.lines > 0 {
+			return nil
 		}
-	}
-	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+		return r.write(f, h)
+	})
+	if err != nil {
 		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.file.Close()
-		}
-	}()
-	if err := r.file.Truncate(int64(whole)); err != nil {
-		return nil, err
-	}
-	if _, err := r.file.Seek(int64(whole), io.SeekStart); err != nil {
-		return nil, err
-	}
-	if whole == 0 {
-		return r, r.write(h)
 	}
 	return r, nil
 }
 
-// Append writes a record to the file.
-func (r *Results) Append(rec Record) error { return r.write(rec) }
+// Len is the number of different samples with a record, as far as the file was read.
+func (r *Results) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.records)
+}
 
-// Close closes the file.
-func (r *Results) Close() error { return r.file.Close() }
+// Find returns the record of a job, which another evaluation may have added since
+// the file was opened.
+func (r *Results) Find(j Job) (rec Record, ok bool, err error) {
+	err = r.locked(0, func(*lockedfile.File) error {
+		rec, ok = r.records[j]
+		return nil
+	})
+	return rec, ok, err
+}
 
-func (r *Results) write(v any) error {
+// Append adds a record, unless the file has one of the same job. It returns the one
+// that the file has then. After an error nothing of the record is in the file.
+func (r *Results) Append(rec Record) (Record, error) {
+	err := r.locked(0, func(f *lockedfile.File) error {
+		if have, ok := r.records[rec.Job]; ok {
+			rec = have
+			return nil
+		}
+		if err := r.write(f, rec); err != nil {
+			return err
+		}
+		r.records[rec.Job] = rec
+		return nil
+	})
+	return rec, err
+}
+
+// locked calls use while no other evaluation uses the file, of which it has read
+// everything.
+func (r *Results) locked(flag int, use func(*lockedfile.File) error) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, err := lockedfile.OpenFile(r.path, os.O_RDWR|flag, 0o666)
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &at) && at.Op == "Lock":
+		return r.errorf("its file system has no locks, which evaluations that share a file need (%w); name a file on another one", at.Err)
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if r.file == nil {
+		r.file = info
+	}
+	if !os.SameFile(r.file, info) || info.Size() < r.end {
+		return r.errorf("was replaced or cut while in use")
+	}
+	if err := r.read(f, info.Size()); err != nil {
+		return err
+	}
+	return use(f)
+}
+
+// read reads the lines from r.end on, and removes a last one without an end.
+func (r *Results) read(f *lockedfile.File, size int64) error {
+	lines := bufio.NewReader(io.NewSectionReader(f, r.end, size-r.end))
+	for {
+		line, err := readLine(lines)
+		if err == io.EOF {
+			return r.drop(f, line)
+		}
+		if err == nil {
+			err = r.parse(line)
+		}
+		if err != nil {
+			return err
+		}
+		r.end += int64(len(line))
+		r.lines++
+	}
+}
+
+// drop removes a last line without an end.
+func (r *Results) drop(f *lockedfile.File, line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
+	if start := r.start(); !bytes.HasPrefix(line, []byte(start)) && !strings.HasPrefix(start, string(line)) {
+		return r.badLine(1, r.notOurs())
+	}
+	r.Dropped += len(line)
+	return f.Truncate(r.end)
+}
+
+// write adds a line.
+func (r *Results) write(f *lockedfile.File, v any) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := r.file.Write(line.Bytes())
-	return err
-}
-
-// parseResults reads whole lines.
-func parseResults(path string, data []byte, want Header) ([]Record, error) {
-	var records []Record
-	seen := map[Job]bool{}
-	number := 0
-	for line := range bytes.Lines(data) {
-		number++
-		if number == 1 {
-			var h Header
-			if err := parseLine(path, number, line, &h); err != nil {
-				return nil, err
-			}
-			if err := sameRun(h, want); err != nil {
-				return nil, fmt.Errorf("%w %s: %w", ErrResults, path, err)
-			}
-			continue
-		}
-		var rec Record
-		if err := parseLine(path, number, line, &rec); err != nil {
-			return nil, err
-		}
-		if rec.Task == "" || rec.Name == "" || rec.PromptHash == "" {
-			return nil, fmt.Errorf("%w %s:%d:1: a record without task, method or prompt_hash", ErrResults, path, number)
-		}
-		if rec.Score != nil && !(*rec.Score >= 0 && *rec.Score <= 1) {
-			return nil, fmt.Errorf("%w %s:%d:1: score is %v, want null or 0 to 1", ErrResults, path, number, *rec.Score)
-		}
-		if !seen[rec.Job] { // two evaluations may have written to one file
-			seen[rec.Job] = true
-			records = append(records, rec)
-		}
+	if _, err := f.WriteAt(line.Bytes(), r.end); err != nil {
+		_ = f.Truncate(r.end) // what is left, the next evaluation removes
+		return err
 	}
-	return records, nil
-}
-
-// parseLine decodes a line of JSON. The error gives file, line and column.
-func parseLine(path string, number int, line []byte, v any) error {
-	err := json.Unmarshal(line, v)
-	if err == nil {
-		return nil
-	}
-	column := int64(1)
-	var syntax *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
-		column = max(1, syntax.Offset)
-	case errors.As(err, &typ):
-		column = max(1, typ.Offset)
-	}
-	return fmt.Errorf("%w %s:%d:%d: %w", ErrResults, path, number, column, err)
-}
-
-// sameRun reports in what the run of a file differs from this one.
-func sameRun(have, want Header) error {
-	switch {
-	case have.Format != want.Format:
-		return fmt.Errorf("pulsecol_eval is %d, want %d: no results file, or one of another version", have.Format, want.Format)
-	case have.Type != want.Type || have.Model != want.Model:
-		return fmt.Errorf("made with another model: %s %.12s, this one is %s %.12s", have.Type, have.Model, want.Type, want.Model)
-	case !maps.Equal(have.Sampler, want.Sampler):
-		return fmt.Errorf("made with other sampler options: %v, now %v", have.Sampler, want.Sampler)
-	}
+	r.end += int64(line.Len())
+	r.lines++
 	return nil
 }

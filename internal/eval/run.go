@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -10,74 +11,142 @@ import (
 // Runner answers samples, several at once.
 type Runner struct {
 	Jobs     int                                              // samples at once
+	Ask      func(j Job) (Asked, error)                       // what a sample asks; called by several goroutines
 	Answer   func(ctx context.Context, j Job) (Record, error) // fills in all but the Job; called by several goroutines
-	Keep     func(Record) error                               // called by one goroutine at a time, as are the others
+	Results  *Results                                         // keeps the answers; nil: nothing does
 	Cost     func(Cell) float64                               // of a sample, above 0, in any unit; for the time left
-	Progress func(Progress)                                   // called before the first sample and after every one
+	Progress func(Progress)                                   // called before the first sample and after every one, by one goroutine at a time
 }
 
-// Run answers those of jobs that have no record in have, in their order, and
-// returns the records of jobs. After an error, of a sample or of ctx, the records
-// that there are come along with it.
-func (r *Runner) Run(ctx context.Context, jobs []Job, have []Record) ([]Record, error) {
+// Run answers those of jobs that have no record in Results, in their order, and
+// returns the records of jobs. Records that answer other prompts or other data than
+// the jobs ask are an error before the first sample. After an error, of a sample or
+// of ctx, the records that there are come along with it.
+func (r *Runner) Run(ctx context.Context, jobs []Job) ([]Record, error) {
+	state := newTally(r, jobs)
+	if r.Results != nil {
+		have, err := r.known(ctx, jobs)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range have {
+			state.add(rec)
+		}
+	}
+	open := state.open(jobs)
+	r.Progress(state.progress())
+
+	var mu sync.Mutex // over state and Progress
+	err := parallel(ctx, r.Jobs, open, func(ctx context.Context, j Job) error {
+		start := time.Now()
+		rec, fresh, err := r.answer(ctx, j)
+		if err != nil {
+			return fmt.Errorf("%s, sample %d, %s: %w", j.Task, j.Index, j.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if fresh {
+			state.answered(rec, time.Since(start))
+		} else {
+			state.add(rec)
+		}
+		r.Progress(state.progress())
+		return nil
+	})
+	return state.records, err
+}
+
+// known returns the records that jobs have, all of which answer what is asked.
+func (r *Runner) known(ctx context.Context, jobs []Job) ([]Record, error) {
+	var have []Record
 	type sample struct {
 		task  string
 		seed  uint64
 		index int
 	}
-	state := newTally(r, jobs)
-	prompts := map[sample]string{} // by their hash
-	for _, rec := range have {
-		prompts[sample{rec.Task, rec.Seed, rec.Index}] = rec.PromptHash
-		state.add(rec)
+	records := map[sample][]Record{}
+	var samples []Job
+	for _, j := range jobs {
+		rec, ok := r.Results.records[j]
+		if !ok {
+			continue
+		}
+		have = append(have, rec)
+		s := sample{j.Task, j.Seed, j.Index}
+		if records[s] == nil {
+			samples = append(samples, j)
+		}
+		records[s] = append(records[s], rec)
 	}
-	open := state.open(jobs)
-	r.Progress(state.progress())
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var mu sync.Mutex // over all that follows
-	var failed error
-	finish := func(j Job, rec Record, err error, took time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		rec.Job = j
-		if hash, ok := prompts[sample{j.Task, j.Seed, j.Index}]; err == nil && ok && hash != rec.PromptHash {
-			err = fmt.Errorf("%w: the record of this sample has another prompt, from other data or another version of the task", ErrResults)
-		}
-		if err == nil {
-			err = r.Keep(rec)
-		}
+	return have, parallel(ctx, runtime.GOMAXPROCS(0), samples, func(_ context.Context, j Job) error {
+		now, err := r.Ask(j)
 		if err != nil {
-			if failed == nil {
-				failed = fmt.Errorf("%s, sample %d, %s: %w", j.Task, j.Index, j.Name, err)
-			}
-			cancel()
-			return
+			return err
 		}
-		state.answered(rec, took)
-		r.Progress(state.progress())
-	}
+		for _, rec := range records[sample{j.Task, j.Seed, j.Index}] {
+			if err := r.Results.checkAsked(rec, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
+// answer returns the record of a job: one that another evaluation has kept
+// meanwhile, or a fresh one.
+func (r *Runner) answer(ctx context.Context, j Job) (rec Record, fresh bool, err error) {
+	if r.Results != nil {
+		rec, ok, err := r.Results.Find(j)
+		if err != nil {
+			return rec, false, err
+		}
+		if ok {
+			now, err := r.Ask(j)
+			if err != nil {
+				return rec, false, err
+			}
+			return rec, false, r.Results.checkAsked(rec, now)
+		}
+	}
+	rec, err = r.Answer(ctx, j)
+	rec.Job = j
+	if err != nil || r.Results == nil {
+		return rec, true, err
+	}
+	kept, err := r.Results.Append(rec)
+	if err != nil {
+		return rec, true, err
+	}
+	return kept, true, r.Results.checkAsked(kept, rec.Asked)
+}
+
+// parallel calls do for jobs in their order, with at most n at once, until one
+// fails or ctx ends, and returns the first error.
+func parallel(ctx context.Context, n int, jobs []Job, do func(context.Context, Job) error) error {
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
 	next := make(chan Job)
 	var wg sync.WaitGroup
-	for range min(r.Jobs, len(open)) {
+	var once sync.Once
+	var failed error
+	for range min(n, len(jobs)) {
 		wg.Go(func() {
 			for j := range next {
-				if ctx.Err() != nil {
+				if all.Err() != nil {
 					return
 				}
-				start := time.Now()
-				rec, err := r.Answer(ctx, j)
-				finish(j, rec, err, time.Since(start))
+				if err := do(all, j); err != nil {
+					once.Do(func() { failed = err })
+					cancel()
+				}
 			}
 		})
 	}
-	for _, j := range open {
+	for _, j := range jobs {
 		select {
 		case next <- j:
 			continue
-		case <-ctx.Done():
+		case <-all.Done():
 		}
 		break
 	}
@@ -86,5 +155,5 @@ func (r *Runner) Run(ctx context.Context, jobs []Job, have []Record) ([]Record, 
 	if failed == nil {
 		failed = ctx.Err()
 	}
-	return state.records, failed
+	return failed
 }

@@ -1,9 +1,12 @@
 package eval
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,17 +27,26 @@ func jobsOf(n int, methods ...Method) []Job {
 	return jobs
 }
 
-// answered is a runner that answers everything rightly, and what it kept.
-func answered(jobs int) (*Runner, *[]Record) {
-	kept := new([]Record)
+var asked = Asked{"p", "d", "e"}
+
+// answering is a runner that answers everything rightly, and what it was asked to
+// answer.
+func answering(jobs int) (*Runner, *[]Job) {
+	var mu sync.Mutex
+	answered := new([]Job)
 	one := 1.0
 	return &Runner{
-		Jobs:     jobs,
-		Answer:   func(_ context.Context, j Job) (Record, error) { return Record{PromptHash: "p", Score: &one}, nil },
-		Keep:     func(r Record) error { *kept = append(*kept, r); return nil },
+		Jobs: jobs,
+		Ask:  func(Job) (Asked, error) { return asked, nil },
+		Answer: func(_ context.Context, j Job) (Record, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			*answered = append(*answered, j)
+			return Record{Asked: asked, Score: &one}, nil
+		},
 		Cost:     func(Cell) float64 { return 1 },
 		Progress: func(Progress) {},
-	}, kept
+	}, answered
 }
 
 func jobsIn(records []Record) map[Job]int {
@@ -45,38 +57,81 @@ func jobsIn(records []Record) map[Job]int {
 	return out
 }
 
+// counted counts jobs.
+func counted(jobs []Job) map[Job]int {
+	out := map[Job]int{}
+	for _, j := range jobs {
+		out[j]++
+	}
+	return out
+}
+
 // TestRunResumes: samples with a record are not run again, those of other runs do
 // not count.
 func TestRunResumes(t *testing.T) {
 	jobs := jobsOf(5, full, pulse)
-	r, kept := answered(3)
-	have := []Record{{Job: jobs[0], PromptHash: "p"}, {Job: jobs[7], PromptHash: "p"}, {Job: Job{Cell{"other", full}, 0, 0}, PromptHash: "p"}}
-	records, err := r.Run(t.Context(), jobs, have)
+	r, answered := answering(3)
+	path := resultsFile(t, []Record{
+		{Job: jobs[0], Asked: asked}, {Job: jobs[7], Asked: asked}, {Job: Job{Cell{"other", full}, 0, 0}, Asked: Asked{"other", "other", ""}},
+	})
+	r.Results = openResults(t, path)
+	records, err := r.Run(t.Context(), jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[Job]int{}
-	for _, j := range jobs {
-		want[j] = 1
-	}
+	want := counted(jobs)
 	if diff := cmp.Diff(want, jobsIn(records)); diff != "" {
 		t.Errorf("all records: %s", diff)
 	}
 	delete(want, jobs[0])
 	delete(want, jobs[7])
-	if diff := cmp.Diff(want, jobsIn(*kept)); diff != "" {
-		t.Errorf("records of this run: %s", diff)
+	if diff := cmp.Diff(want, counted(*answered)); diff != "" {
+		t.Errorf("answered by this run: %s", diff)
 	}
-	*kept = nil
-	if again, err := r.Run(t.Context(), jobs, records); err != nil || len(again) != len(jobs) || len(*kept) != 0 {
-		t.Errorf("a finished run: %d records, %d new, %v", len(again), len(*kept), err)
+	*answered = nil
+	r.Results = openResults(t, path)
+	if again, err := r.Run(t.Context(), jobs); err != nil || len(again) != len(jobs) || len(*answered) != 0 {
+		t.Errorf("a finished run: %d records, %d new, %v", len(again), len(*answered), err)
+	}
+}
+
+// TestRunShares: a runner takes what another one has answered since it began, and
+// none of their records is in the file twice.
+func TestRunShares(t *testing.T) {
+	path, jobs := resultsFile(t, nil), jobsOf(20, full, pulse)
+	first, answered := answering(2)
+	first.Results = openResults(t, path)
+	second, others := answering(3)
+	second.Results = openResults(t, path)
+	var once sync.Once
+	good := first.Answer
+	first.Answer = func(ctx context.Context, j Job) (Record, error) {
+		once.Do(func() {
+			if records, err := second.Run(t.Context(), jobs); err != nil || len(records) != len(jobs) {
+				t.Errorf("the other one: %d records, %v", len(records), err)
+			}
+		})
+		return good(ctx, j)
+	}
+	records, err := first.Run(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(counted(jobs), jobsIn(records)); diff != "" {
+		t.Error(diff)
+	}
+	if len(*answered) > first.Jobs || len(*others) != len(jobs) {
+		t.Errorf("answered %d and %d samples, of %d", len(*answered), len(*others), len(jobs))
+	}
+	if data, err := os.ReadFile(path); err != nil || bytes.Count(data, []byte("\n")) != 1+len(jobs) {
+		t.Errorf("%v: %s", err, data)
 	}
 }
 
 // TestRunAtOnce: as many samples run at once as were asked for, in their order.
 func TestRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, _ := answered(3)
+		r, _ := answering(3)
 		var mu sync.Mutex
 		now, most, started := 0, 0, []int{}
 		r.Answer = func(_ context.Context, j Job) (Record, error) {
@@ -89,9 +144,9 @@ func TestRunAtOnce(t *testing.T) {
 			mu.Lock()
 			now--
 			mu.Unlock()
-			return Record{PromptHash: "p"}, nil
+			return Record{Asked: asked}, nil
 		}
-		if _, err := r.Run(t.Context(), jobsOf(20, full), nil); err != nil {
+		if _, err := r.Run(t.Context(), jobsOf(20, full)); err != nil {
 			t.Fatal(err)
 		}
 		if most != 3 {
@@ -108,7 +163,7 @@ func TestRunAtOnce(t *testing.T) {
 func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
 	for _, workers := range []int{1, 4} {
-		r, kept := answered(workers)
+		r, answered := answering(workers)
 		good := r.Answer
 		r.Answer = func(ctx context.Context, j Job) (Record, error) {
 			if j.Index == 5 {
@@ -116,16 +171,20 @@ func TestRunFails(t *testing.T) {
 			}
 			return good(ctx, j)
 		}
-		records, err := r.Run(t.Context(), jobsOf(1000, full), nil)
+		records, err := r.Run(t.Context(), jobsOf(1000, full))
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "a, sample 5, full: broken") {
 			t.Errorf("error %v", err)
 		}
-		if len(records) != len(*kept) || len(records) > 999 || len(records) < 5-workers {
-			t.Errorf("%d records, %d kept", len(records), len(*kept))
+		if len(records) != len(*answered) || len(records) > 999 || len(records) < 5-workers {
+			t.Errorf("%d records, %d answered", len(records), len(*answered))
 		}
-		r.Answer = good
-		r.Keep = func(Record) error { return broken }
-		if records, err := r.Run(t.Context(), jobsOf(10, full), nil); !errors.Is(err, broken) || len(records) != 0 {
+		path := resultsFile(t, nil)
+		r.Results = openResults(t, path)
+		r.Answer = func(ctx context.Context, j Job) (Record, error) {
+			os.Remove(path)
+			return good(ctx, j)
+		}
+		if records, err := r.Run(t.Context(), jobsOf(10, full)); !errors.Is(err, fs.ErrNotExist) || len(records) != 0 {
 			t.Errorf("nothing can be kept: %d records, error %v", len(records), err)
 		}
 	}
@@ -133,7 +192,7 @@ func TestRunFails(t *testing.T) {
 
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r, kept := answered(2)
+	r, answered := answering(2)
 	good := r.Answer
 	r.Answer = func(ctx context.Context, j Job) (Record, error) {
 		if j.Index == 3 {
@@ -144,22 +203,51 @@ func TestRunCanceled(t *testing.T) {
 		}
 		return good(ctx, j)
 	}
-	records, err := r.Run(ctx, jobsOf(1000, full), nil)
+	records, err := r.Run(ctx, jobsOf(1000, full))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if _, there := jobsIn(records)[Job{Cell{"a", full}, 0, 3}]; there || len(records) != len(*kept) {
-		t.Errorf("%d records, %d kept, the interrupted one among them: %t", len(records), len(*kept), there)
+	if _, there := jobsIn(records)[Job{Cell{"a", full}, 0, 3}]; there || len(records) != len(*answered) {
+		t.Errorf("%d records, %d answered, the interrupted one among them: %t", len(records), len(*answered), there)
 	}
 }
 
-// TestRunOtherPrompts: the records come from other data.
-func TestRunOtherPrompts(t *testing.T) {
-	r, kept := answered(1)
-	have := []Record{{Job: Job{Cell{"a", full}, 0, 2}, PromptHash: "other"}}
-	_, err := r.Run(t.Context(), jobsOf(4, full, pulse), have)
-	if !errors.Is(err, ErrResults) || !strings.Contains(err.Error(), "a, sample 2, pulsecol") || len(*kept) != 4 {
-		t.Errorf("after %d samples: %v", len(*kept), err)
+// TestRunOtherData: records that answer something else are an error before anything
+// is answered, and while it is.
+func TestRunOtherData(t *testing.T) {
+	jobs := jobsOf(4, full, pulse)
+	for _, c := range []struct {
+		have Asked
+		want string
+	}{
+		{Asked{"p", "D", "e"}, "other data: sample 2 of a differs"},
+		{Asked{"P", "d", "E"}, "other exemplars: sample 2 of a differs"},
+		{Asked{"P", "d", ""}, "other exemplars"},
+		{Asked{"P", "d", "e"}, "other prompts"},
+	} {
+		rec := Record{Job: jobs[5], Asked: c.have}
+		r, answered := answering(1)
+		r.Results = openResults(t, resultsFile(t, []Record{rec}))
+		records, err := r.Run(t.Context(), jobs)
+		if !errors.Is(err, ErrResults) || !strings.Contains(err.Error(), c.want) || len(*answered)+len(records) != 0 {
+			t.Errorf("%v after %d samples, want %s", err, len(*answered), c.want)
+		}
+
+		path := resultsFile(t, nil)
+		r.Results = openResults(t, path)
+		good := r.Answer
+		r.Answer = func(ctx context.Context, j Job) (Record, error) {
+			if j == jobs[3] {
+				if _, err := openResults(t, path).Append(rec); err != nil {
+					t.Error(err)
+				}
+			}
+			return good(ctx, j)
+		}
+		records, err = r.Run(t.Context(), jobs)
+		if !errors.Is(err, ErrResults) || !strings.Contains(err.Error(), c.want) || len(records) != 5 {
+			t.Errorf("%v with %d records, want %s after 5", err, len(records), c.want)
+		}
 	}
 }
 
@@ -168,7 +256,7 @@ func TestRunOtherPrompts(t *testing.T) {
 func TestProgress(t *testing.T) {
 	slow := pulse
 	slow.Sparsity = 0.5
-	r, _ := answered(2)
+	r, _ := answering(2)
 	r.Cost = func(c Cell) float64 { return map[Method]float64{full: 10, pulse: 5, slow: 20}[c.Method] }
 	tally := newTally(r, jobsOf(3, full, pulse, slow))
 	if p := tally.progress(); p.Left != 0 || p.Samples != 9 || p.Cells != 3 || !math.IsNaN(p.Score) {

@@ -101,8 +101,11 @@ func (t *Table) span(m Method, format string, of func(*CellResult) float64) stri
 // samples says how many samples the cells have: "200" or "180 to 200".
 func (t *Table) samples() string {
 	low, high := math.MaxInt, 0
-	for _, r := range t.cells {
-		low, high = min(low, r.Samples), max(high, r.Samples)
+	for _, task := range t.Tasks {
+		for _, m := range t.Methods {
+			n := t.Cell(task, m).Samples
+			low, high = min(low, n), max(high, n)
+		}
 	}
 	if low == high {
 		return strconv.Itoa(low)
@@ -131,6 +134,7 @@ type Summary struct {
 	Refreshes float64   `json:"refreshes_mean"`
 	Tokens    float64   `json:"tokens"`
 	Seconds   float64   `json:"seconds"`
+	Partial   bool      `json:"partial,omitempty"` // the evaluation did not come to its end; set by the caller
 }
 
 // Estimate is a [Mean] in JSON.
