@@ -22,8 +22,8 @@ func newMessageReader(std stdio) (in messageReader, interactive bool) {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return &lineReader{in: bufio.NewReader(std.in)}, false
 	}
-	screen, ok := std.err.(*os.File)
-	if !ok || !term.IsTerminal(int(screen.Fd())) || !obeysANSI(screen) {
+	screen := terminalOf(std.err)
+	if screen == nil {
 		return &plainReader{in: bufio.NewReader(std.in), out: std.err}, true
 	}
 	editor := term.NewTerminal(struct {

@@ -3,18 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/pulsecol/pulsecol/models/llada"
-	"golang.org/x/term"
 )
 
 // display shows a generation in progress on the standard error. Unless it is
 // asked to watch, it is silent when that is no terminal.
 type display struct {
-	screen
+	*screen
 	m     *openModel
 	watch bool
 	start time.Time
@@ -22,6 +20,9 @@ type display struct {
 
 func newDisplay(w io.Writer, m *openModel, watch bool) *display {
 	d := &display{screen: newScreen(w), m: m, watch: watch, start: time.Now()}
+	if watch {
+		d.takeWhole()
+	}
 	d.redraw("step 1 ...")
 	return d
 }
@@ -60,75 +61,4 @@ const progressBarWidth = 16
 func bar(share float64) string {
 	full := int(progressBarWidth * share)
 	return strings.Repeat("█", full) + strings.Repeat(string(maskBlock), progressBarWidth-full)
-}
-
-// screen is a place of a terminal where text replaces earlier text. It does
-// nothing if its writer is no terminal.
-type screen struct {
-	w        io.Writer
-	terminal *os.File // nil if w is none
-	lines    int      // drawn
-}
-
-func newScreen(w io.Writer) screen {
-	s := screen{w: w}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && obeysANSI(f) {
-		s.terminal = f
-	}
-	return s
-}
-
-// close removes what is on the terminal.
-func (s *screen) close() { s.redraw("") }
-
-// maskBlock stands for a mask on a terminal.
-const maskBlock = '░'
-
-// redraw puts text in the place of what it drew before; of a long text, as many
-// of the last lines as fit.
-func (s *screen) redraw(text string) {
-	if s.terminal == nil {
-		return
-	}
-	width, height, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil || width < 2 || height < 2 {
-		width, height = 80, 24
-	}
-	var b strings.Builder
-	b.WriteByte('\r')
-	if s.lines > 1 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.lines-1) // up to the first line
-	}
-	b.WriteString("\x1b[J") // clear from here on
-	lines := wrap(text, width-1)
-	lines = lines[max(0, len(lines)-(height-1)):]
-	for i, line := range lines {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(strings.ReplaceAll(printable(line), string(maskBlock), "\x1b[2m"+string(maskBlock)+"\x1b[0m"))
-	}
-	s.lines = len(lines)
-	io.WriteString(s.w, b.String())
-}
-
-// wrap cuts text into lines of at most width columns.
-func wrap(text string, width int) []string {
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		from, columns := 0, 0
-		for i, r := range line {
-			w := 1
-			if r >= 0x1100 && r != maskBlock { // where wide characters begin; a narrow one only wraps early
-				w = 2
-			}
-			if columns+w > width {
-				lines = append(lines, line[from:i])
-				from, columns = i, 0
-			}
-			columns += w
-		}
-		lines = append(lines, line[from:])
-	}
-	return lines
 }

@@ -12,7 +12,7 @@ import (
 // progressBar shows how far an evaluation is: a bar on a terminal, else a line now
 // and then, the first after the time between two lines.
 type progressBar struct {
-	screen
+	*screen
 	drawn time.Time
 }
 

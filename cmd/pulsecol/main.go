@@ -2,7 +2,8 @@
 // Dream) under PulseCol's column-sparse attention, and looks into such models.
 // "pulsecol COMMAND --help" describes its commands.
 //
-// Results go to the standard output, everything else to the standard error.
+// Results go to the standard output, everything else to the standard error. On a
+// terminal control characters in them are replaced; pipes and files get every byte.
 // The exit status is 0 on success, 1 on a failure (a missing file, a broken
 // checkpoint, a prompt too long for the model, too little memory, an error of the
 // program itself), 2 on wrong usage (an unknown flag, a value out of range) and 130
@@ -55,7 +56,7 @@ Without --model, commands use a small model that is part of the program; "pulsec
 Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.`
 
 func main() {
-	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(os.Args[1:], stdio{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}))
 }
 
 // stdio are the standard streams.

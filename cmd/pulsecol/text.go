@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // printJSON writes v as one line.
@@ -48,17 +47,6 @@ func render(m *openModel, ids []int32, mask string) string {
 		}
 	}
 	return b.String()
-}
-
-// printable replaces control characters, which a model may come up with and a
-// terminal would obey.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // elided returns the end of a long text.
