@@ -69,6 +69,32 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestSparsityChart: a line for each method and one for full attention, with the scores of the
+// records.
+func TestSparsityChart(t *testing.T) {
+	made := table{bench: records(t)}
+	c := sparsityChart(&made)
+	if made.err != nil {
+		t.Fatal(made.err)
+	}
+	var labels []string
+	for _, l := range c.Lines {
+		labels = append(labels, fmt.Sprintf("%s %d", l.Label, len(l.Points)))
+	}
+	want := "full attention 2,PulseCol 2,SparseD 2,BS+PR (blocks, refreshed) 2,CS+SS (columns, not refreshed) 2,sliding window 1,streaming 1"
+	if got := strings.Join(labels, ","); got != want {
+		t.Errorf("lines %s, want %s", got, want)
+	}
+	r := made.answer("dream", "tracking@1024", "pulsecol", 0.9)
+	if p := c.Lines[1].Points[1]; p.Y != r.number("score") || p.Below <= 0 || p.Above <= 0 {
+		t.Errorf("PulseCol at 90 %%: %+v, want %v", p, r)
+	}
+	empty := table{bench: &bench{}}
+	if sparsityChart(&empty); empty.err == nil {
+		t.Error("no error without records")
+	}
+}
+
 // TestRecords: a record says what was measured, where, when and how, and is the only one of
 // its benchmark.
 func TestRecords(t *testing.T) {

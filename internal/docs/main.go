@@ -2,6 +2,8 @@
 //
 //	go run ./internal/docs
 //
+// With -pictures it also draws docs/img/sparsity.png.
+//
 // A page marks the place of a table with two comments, and the command writes the table
 // between them, with the machines and dates of the records that it is made from:
 //
@@ -13,6 +15,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -22,17 +25,24 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if err := fillPages("."); err != nil {
+	pictures := flag.Bool("pictures", false, "also draw docs/img/sparsity.png")
+	flag.Parse()
+	b, err := readBench(os.DirFS("bench"))
+	if err != nil {
 		log.Fatal(err)
+	}
+	if err := fillPages(".", b); err != nil {
+		log.Fatal(err)
+	}
+	if *pictures {
+		if err := drawPictures(".", b); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
 // fillPages fills the tables of all pages below root and prints the names of those that change.
-func fillPages(root string) error {
-	b, err := readBench(os.DirFS(filepath.Join(root, "bench")))
-	if err != nil {
-		return err
-	}
+func fillPages(root string, b *bench) error {
 	pages, err := pages(root)
 	if err != nil {
 		return err

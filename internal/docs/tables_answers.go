@@ -1,18 +1,29 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
+
+// method is a method of attention at a sparsity; 0 is none.
+type method struct {
+	name, method string
+	sparsity     float64
+}
 
 // methods are the rows of tables of answers.
-var methods = []struct {
-	name, method string
-	sparsity     float64 // 0: none
-}{
+var methods = []method{
 	{"full attention", "full", 0},
 	{"PulseCol 80 %", "pulsecol", 0.8}, {"PulseCol 90 %", "pulsecol", 0.9},
 	{"SparseD 80 %", "sparsed", 0.8}, {"SparseD 90 %", "sparsed", 0.9},
 	{"BS+PR (blocks, refreshed) 80 %", "block-pr", 0.8}, {"BS+PR (blocks, refreshed) 90 %", "block-pr", 0.9},
 	{"CS+SS (columns, not refreshed) 80 %", "column-ss", 0.8}, {"CS+SS (columns, not refreshed) 90 %", "column-ss", 0.9},
 	{"sliding window", "window", 0}, {"streaming", "streaming", 0},
+}
+
+// line is the name of the method without its sparsity.
+func (m method) line() string {
+	return strings.TrimSuffix(strings.TrimSuffix(m.name, " 80 %"), " 90 %")
 }
 
 // score writes the percentage of right answers and its standard error.
