@@ -3,6 +3,7 @@ package pulsecol
 import (
 	"fmt"
 
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/op"
 )
 
@@ -34,7 +35,7 @@ func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int
 					if j < 0 || j >= n {
 						return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: key %d of batch row %d, head %d, group %d, want 0 to %d", op.ErrValue, j, b, h, u, n-1)
 					}
-					row[j/32] |= 1 << (j % 32)
+					columns.Set(row, j)
 				}
 				t.Bits = append(t.Bits, row...)
 			}
@@ -75,8 +76,8 @@ func (t *ColumnTable) Keys(batch, head, group int) []int {
 	}
 	row := t.Bits[first:][:words]
 	var keys []int
-	for j := range t.Len {
-		if row[j/32]>>(j%32)&1 != 0 {
+	for j := range columns.Keys(row) {
+		if j < t.Len {
 			keys = append(keys, j)
 		}
 	}

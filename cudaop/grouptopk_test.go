@@ -4,12 +4,12 @@ package cudaop_test
 
 import (
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -154,19 +154,15 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// shares are the share of query-key pairs that a column table keeps, and the share of
-// these that the one before did not; nil is an empty table.
+// shares are the density of a column table and its churn against the one before; nil is
+// an empty table.
 func shares(now, before *pulsecol.ColumnTable) (density, churn float64) {
-	words := kernel.Words(now.Len)
-	kept, added := 0, 0
-	for i, word := range now.Bits {
-		u := i / words % now.Groups()
-		queries := min(now.Group, now.Len-u*now.Group)
-		kept += queries * bits.OnesCount32(word)
-		if before != nil {
-			word &^= before.Bits[i]
-		}
-		added += queries * bits.OnesCount32(word)
+	table := func(bits []uint32) *columns.Table {
+		return &columns.Table{Heads: now.Batch * now.Heads, Len: now.Len, Group: now.Group, Bits: bits}
 	}
-	return float64(kept) / (float64(now.Batch*now.Heads) * float64(now.Len) * float64(now.Len)), float64(added) / float64(kept)
+	old := table(make([]uint32, len(now.Bits)))
+	if before != nil {
+		old = table(before.Bits)
+	}
+	return table(now.Bits).Density(), table(now.Bits).Churn(old)
 }

@@ -2,9 +2,8 @@ package op
 
 import (
 	"fmt"
-	"iter"
-	"slices"
 
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
@@ -31,11 +30,11 @@ func (c *ColumnBits) Validate() error {
 		return fmt.Errorf("%w: %d words of Bits, want %d·%d·ceil(%d/%d)·ceil(%d/32)", ErrShape, len(c.Bits), c.Batch, c.Heads, c.Len, c.Group, c.Len)
 	}
 	w, kept := kernel.Words(c.Len), false
-	for i, row := range c.rows() {
+	for i, row := range c.columns().Rows() {
 		if beyond := c.Len % 32; beyond != 0 && row[w-1]>>beyond != 0 {
 			return fmt.Errorf("%w: %s keeps keys beyond the last of %d", ErrValue, c.place(i), c.Len)
 		}
-		kept = kept || popcount(row) > 0
+		kept = kept || columns.Count(row) > 0
 	}
 	if !kept {
 		return fmt.Errorf("%w: no group keeps a key", ErrValue)
@@ -43,17 +42,9 @@ func (c *ColumnBits) Validate() error {
 	return nil
 }
 
-// rows are the groups' parts of Bits, over all batch rows and heads.
-func (c *ColumnBits) rows() iter.Seq2[int, []uint32] {
-	return func(yield func(int, []uint32) bool) {
-		i := 0
-		for row := range slices.Chunk(c.Bits, kernel.Words(c.Len)) {
-			if !yield(i, row) {
-				return
-			}
-			i++
-		}
-	}
+// columns is c as the bitmap of all its heads.
+func (c *ColumnBits) columns() *columns.Table {
+	return &columns.Table{Heads: c.Batch * c.Heads, Len: c.Len, Group: c.Group, Bits: c.Bits}
 }
 
 // place names the group of a row.
@@ -91,8 +82,8 @@ func (c *ColumnBits) fits(s kernel.Shape, group int, masked bool) error {
 	case masked:
 		return nil
 	}
-	for i, row := range c.rows() {
-		if popcount(row) == 0 {
+	for i, row := range c.columns().Rows() {
+		if columns.Count(row) == 0 {
 			return fmt.Errorf("%w: columns given without a key for %s, and there is no padding mask", ErrValue, c.place(i))
 		}
 	}
@@ -102,13 +93,4 @@ func (c *ColumnBits) fits(s kernel.Shape, group int, masked bool) error {
 // table is c as kernels take it.
 func (c *ColumnBits) table() kernel.Table {
 	return kernel.Table{Bits: c.Bits, Group: c.Group, SharedBatch: c.Batch == 1, SharedHeads: c.Heads == 1, Reach: -1}
-}
-
-// density is the share of query-key pairs that c keeps.
-func (c *ColumnBits) density() float64 {
-	kept := 0
-	for head := range slices.Chunk(c.Bits, len(c.Bits)/(c.Batch*c.Heads)) {
-		kept += pairs(head, c.Len, c.Group)
-	}
-	return float64(kept) / (float64(c.Batch*c.Heads) * float64(c.Len) * float64(c.Len))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -135,7 +136,7 @@ func clearPadding(words []uint32, valid []float32, rows, n int) {
 	for j, v := range valid {
 		if v == 0 {
 			for r := range rows {
-				words[r*w+j/32] &^= 1 << (j % 32)
+				columns.Clear(words[r*w:], j)
 			}
 		}
 	}
@@ -189,7 +190,7 @@ func (s *State) useGiven() {
 	if s.value == nil {
 		s.batch, s.heads, s.n, s.table = g.Batch, g.Heads, g.Len, g.table()
 		s.value = &held{tensor.New(tensor.WithShape(g.Batch, g.Heads, kernel.Groups(g.Len, g.Group), kernel.Words(g.Len)), tensor.WithBacking(g.Bits))}
-		s.stats.Density = g.density()
+		s.stats.Density = g.columns().Density()
 	}
 	s.built = true
 }
@@ -207,13 +208,12 @@ func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) error {
 	var kept, replaced int
 	for i := range s[0] * s[1] {
 		o.choose(rows, o.headScores(scores, i), maskRow(mask, i/s[1], o.n))
-		kept += pairs(rows, o.n, o.p.Group)
-		old := st.head(i)
-		for w := range rows {
-			old[w] = rows[w] &^ old[w]
-		}
-		replaced += pairs(old, o.n, o.p.Group)
-		copy(old, rows)
+		now := columns.Table{Heads: 1, Len: o.n, Group: o.p.Group, Bits: rows}
+		old := now
+		old.Bits = st.head(i)
+		kept += now.Pairs()
+		replaced += now.NewPairs(&old)
+		copy(old.Bits, rows)
 	}
 	if err := o.stopped(); err != nil {
 		return err
@@ -226,16 +226,6 @@ func (o *GroupTopK) rebuild(scores *tensor.Dense, mask []float32) error {
 		st.stats.Churn = float64(replaced) / float64(kept)
 	}
 	return nil
-}
-
-// pairs counts the query-key pairs of one head's bits.
-func pairs(words []uint32, n, group int) (count int) {
-	w := kernel.Words(n)
-	for u := range kernel.Groups(n, group) {
-		queries := min((u+1)*group, n) - u*group
-		count += queries * popcount(words[u*w:(u+1)*w])
-	}
-	return count
 }
 
 func (o *GroupTopK) mergesWith(other gorgonia.Op) bool {

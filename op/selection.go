@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
@@ -134,7 +135,7 @@ func (s Selection) fillStatic(words []uint32, n, group int) {
 		first, last := u*group, min((u+1)*group, n)-1
 		for j := range n {
 			if j < sinks || (j >= first-s.Reach && j <= last+s.Reach) {
-				row[j/32] |= 1 << (j % 32)
+				columns.Set(row, j)
 			}
 		}
 	}

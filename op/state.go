@@ -3,7 +3,6 @@ package op
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -232,10 +231,3 @@ func (s *State) reserve(batch, heads, n int, t kernel.Table) {
 
 // clock adds the time since start to a mode's.
 func (s *State) clock(m Mode, start time.Time) { s.stats.Seconds[m] += time.Since(start).Seconds() }
-
-func popcount(words []uint32) (n int) {
-	for _, w := range words {
-		n += bits.OnesCount32(w)
-	}
-	return n
-}

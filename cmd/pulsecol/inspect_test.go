@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/inspect"
 	"github.com/pulsecol/pulsecol/models/llada"
@@ -22,7 +23,7 @@ import (
 // first choice of keys.
 type recorder struct {
 	step   int
-	tables []*inspect.Table // by layer
+	tables []*columns.Table // by layer
 }
 
 func (r *recorder) Observe(o pulsecol.Observation) {
@@ -30,7 +31,7 @@ func (r *recorder) Observe(o pulsecol.Observation) {
 		r.step = o.Step
 	}
 	if r.step == o.Step {
-		r.tables = append(r.tables, &inspect.Table{Heads: o.Columns.Heads, Group: o.Columns.Group, Bits: slices.Clone(o.Columns.Bits)})
+		r.tables = append(r.tables, &columns.Table{Heads: o.Columns.Heads, Len: o.Columns.Len, Group: o.Columns.Group, Bits: slices.Clone(o.Columns.Bits)})
 	}
 }
 

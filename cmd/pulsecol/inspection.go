@@ -49,7 +49,7 @@ type measures struct {
 	Mass    *float64 `json:"mass"`
 	Density *float64 `json:"density"`
 	Churn   *float64 `json:"churn"` // null with less than two refreshes
-	Union   *float64 `json:"union"` // as inspect.Table.Union; null where 128 queries have less than two groups
+	Union   *float64 `json:"union"` // as columns.Table.Union; null where 128 queries have less than two groups
 }
 
 // stepSummary is the fidelity in one step.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/inspect"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -32,7 +33,7 @@ type inspector struct {
 type inspected struct {
 	attention
 	chooser   *chooser
-	tables    []*inspect.Table // by layer; nil before the first choice
+	tables    []*columns.Table // by layer; nil before the first choice
 	refreshes []int
 	steps     []stepSummary
 	density   [][]float64 // by layer, in every step with a table
@@ -62,7 +63,7 @@ func firstRow(o pulsecol.Observation) pulsecol.Observation {
 func (in *inspector) look(o pulsecol.Observation) error {
 	a := &inspect.Attention{Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, HeadDim: o.HeadDim, Q: o.Q, K: o.K, Scale: o.Scale, From: in.from}
 	var having []*inspected
-	var tables []*inspect.Table
+	var tables []*columns.Table
 	for _, m := range in.methods {
 		if err := m.update(o, in.layers); err != nil {
 			return fmt.Errorf("step %d, layer %d: the keys of %s: %w", o.Step, o.Layer, m.method, err)
@@ -88,7 +89,7 @@ func (in *inspector) look(o pulsecol.Observation) error {
 // this step.
 func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 	if m.tables == nil {
-		m.tables = make([]*inspect.Table, layers)
+		m.tables = make([]*columns.Table, layers)
 		m.density, m.churn, m.union = make([][]float64, layers), make([][]float64, layers), make([][]float64, layers)
 	}
 	if o.Layer == 0 {
@@ -111,11 +112,11 @@ func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 			m.refreshes = append(m.refreshes, o.Step)
 		}
 		if old != nil {
-			m.churn[o.Layer] = append(m.churn[o.Layer], m.tables[o.Layer].Churn(old, o.Len))
+			m.churn[o.Layer] = append(m.churn[o.Layer], m.tables[o.Layer].Churn(old))
 		}
 	}
-	m.density[o.Layer] = append(m.density[o.Layer], m.tables[o.Layer].Density(o.Len))
-	if u := m.tables[o.Layer].Union(o.Len); m.groupSize() != nil && !math.IsNaN(u) {
+	m.density[o.Layer] = append(m.density[o.Layer], m.tables[o.Layer].Density())
+	if u := m.tables[o.Layer].Union(); m.groupSize() != nil && !math.IsNaN(u) {
 		m.union[o.Layer] = append(m.union[o.Layer], u)
 	}
 	return nil
@@ -157,7 +158,7 @@ func (m *inspected) add(o pulsecol.Observation, heads []inspect.Fidelity) error 
 }
 
 // choose returns the keys that the method chooses on seeing o.
-func (m *inspected) choose(o pulsecol.Observation) (*inspect.Table, error) {
+func (m *inspected) choose(o pulsecol.Observation) (*columns.Table, error) {
 	if m.chooser == nil {
 		var err error
 		if m.chooser, err = newChooser(m.Config, o); err != nil {
@@ -194,7 +195,7 @@ func newChooser(cfg pulsecol.Config, o pulsecol.Observation) (*chooser, error) {
 	return c, err
 }
 
-func (c *chooser) choose(o pulsecol.Observation) (*inspect.Table, error) {
+func (c *chooser) choose(o pulsecol.Observation) (*columns.Table, error) {
 	for node, data := range map[*gorgonia.Node][]float32{c.q: o.Q, c.k: o.K} {
 		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
 			return nil, err
@@ -211,7 +212,7 @@ func (c *chooser) choose(o pulsecol.Observation) (*inspect.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &inspect.Table{Heads: t.Heads, Group: t.Group, Bits: t.Bits}, nil
+	return &columns.Table{Heads: t.Heads, Len: t.Len, Group: t.Group, Bits: t.Bits}, nil
 }
 
 // close frees what the methods hold.

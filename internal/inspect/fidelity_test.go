@@ -61,8 +61,8 @@ func (c testCase) attention(r *rand.Rand) *Attention {
 }
 
 // table keeps keep random keys for each group, of heads heads.
-func (c testCase) table(r *rand.Rand, heads int) *Table {
-	t := &Table{Heads: heads, Group: c.group}
+func (c testCase) table(r *rand.Rand, heads int) *columns.Table {
+	t := &columns.Table{Heads: heads, Len: c.n, Group: c.group}
 	for range heads * kernel.Groups(c.n, c.group) {
 		t.Bits = append(t.Bits, ref.Bitmap(c.n, r.Perm(c.n)[:c.keep])...)
 	}
@@ -70,7 +70,7 @@ func (c testCase) table(r *rand.Rand, heads int) *Table {
 }
 
 // naive is Measure from whole matrices of probabilities, in type F.
-func naive[F ref.Float](a *Attention, t *Table) (result []Fidelity) {
+func naive[F ref.Float](a *Attention, t *columns.Table) (result []Fidelity) {
 	n := a.Len
 	p := probabilities[F](a)
 	for h := range a.Heads {
@@ -131,7 +131,7 @@ func TestMeasure(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 0))
 			a := c.attention(r)
 			a.Scale = float64(float32(a.Scale))
-			tables := []*Table{c.table(r, c.heads), c.table(r, 1), {Heads: 1, Group: 1, Bits: make([]uint32, c.n*kernel.Words(c.n))}}
+			tables := []*columns.Table{c.table(r, c.heads), c.table(r, 1), {Heads: 1, Len: c.n, Group: 1, Bits: make([]uint32, c.n*kernel.Words(c.n))}}
 			got := Measure(a, tables)
 			for i, table := range tables {
 				want, plain := naive[float64](a, table), naive[float32](a, table)
@@ -166,15 +166,15 @@ func TestMeasureLimits(t *testing.T) {
 				Shape: kernel.Shape{Batch: 1, Heads: c.heads, KVHeads: c.kvHeads, Len: c.n, HeadDim: c.dim},
 				Q:     a.Q, K: a.K, V: a.K, Valid: a.Valid, Scale: float32(a.Scale),
 			}, 1, 0)
-			oracle := &Table{Heads: c.heads, Group: 1, Bits: make([]uint32, c.heads*c.n*kernel.Words(c.n))}
+			oracle := &columns.Table{Heads: c.heads, Len: c.n, Group: 1, Bits: make([]uint32, c.heads*c.n*kernel.Words(c.n))}
 			team.TopKRows(oracle.Bits, scores, c.heads*c.n, c.n, keep, a.Valid)
-			all := &Table{Heads: 1, Group: c.n, Bits: ref.Bitmap(c.n, rand.Perm(c.n))}
-			for h, f := range Measure(a, []*Table{oracle})[0] {
+			all := &columns.Table{Heads: 1, Len: c.n, Group: c.n, Bits: ref.Bitmap(c.n, rand.Perm(c.n))}
+			for h, f := range Measure(a, []*columns.Table{oracle})[0] {
 				if f.Recall != 1 {
 					t.Errorf("head %d: the recall of each query's own columns is %v, want 1", h, f.Recall)
 				}
 			}
-			for h, f := range Measure(a, []*Table{all})[0] {
+			for h, f := range Measure(a, []*columns.Table{all})[0] {
 				if f.Recall != 1 || math.Abs(f.Mass-1) > 1e-12 {
 					t.Errorf("head %d: all keys have recall %v and mass %v, want 1 and 1", h, f.Recall, f.Mass)
 				}
@@ -182,8 +182,8 @@ func TestMeasureLimits(t *testing.T) {
 		})
 	}
 	same := &Attention{Heads: 1, KVHeads: 1, Len: 8, HeadDim: 1, Q: slices.Repeat([]float32{1}, 8), K: slices.Repeat([]float32{1}, 8), Scale: 1}
-	kept := &Table{Heads: 1, Group: 8, Bits: ref.Bitmap(8, []int{0, 1, 6, 7})}
-	if got := Measure(same, []*Table{kept})[0][0]; got != (Fidelity{0.5, 0.5}) {
+	kept := &columns.Table{Heads: 1, Len: 8, Group: 8, Bits: ref.Bitmap(8, []int{0, 1, 6, 7})}
+	if got := Measure(same, []*columns.Table{kept})[0][0]; got != (Fidelity{0.5, 0.5}) {
 		t.Errorf("of equal keys: %+v, want 0.5 and 0.5", got)
 	}
 }
@@ -198,9 +198,9 @@ func TestMeasureInBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 0))
 	a, table := c.attention(r), c.table(r, 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-	three := Measure(a, []*Table{table})
+	three := Measure(a, []*columns.Table{table})
 	runtime.GOMAXPROCS(1)
-	if diff := gocmp.Diff(Measure(a, []*Table{table}), three); diff != "" {
+	if diff := gocmp.Diff(Measure(a, []*columns.Table{table}), three); diff != "" {
 		t.Errorf("1 thread against 3:\n%s", diff)
 	}
 	want := naive[float64](a, table)[0]
@@ -216,95 +216,9 @@ func TestMeasureNaN(t *testing.T) {
 		r := rand.New(rand.NewPCG(4, 0))
 		a, table := c.attention(r), c.table(r, 2)
 		a.K[3] = bad
-		for h, f := range Measure(a, []*Table{table})[0] {
+		for h, f := range Measure(a, []*columns.Table{table})[0] {
 			if !math.IsNaN(f.Mass) {
 				t.Errorf("%v among the keys: head %d has mass %v, want NaN", bad, h, f.Mass)
-			}
-		}
-	}
-}
-
-// TestDensityAndChurn counts pairs one by one.
-func TestDensityAndChurn(t *testing.T) {
-	for _, c := range cases {
-		r := rand.New(rand.NewPCG(5, 0))
-		x, y := c.table(r, c.heads), c.table(r, c.heads)
-		var kept, replaced float64
-		for h := range c.heads {
-			for i := range c.n {
-				was, is := x.row(h, i, c.n), y.row(h, i, c.n)
-				for j := range c.n {
-					if is[j/32]>>(j%32)&1 == 1 {
-						kept++
-						if was[j/32]>>(j%32)&1 == 0 {
-							replaced++
-						}
-					}
-				}
-			}
-		}
-		if got, want := y.Density(c.n), kept/float64(c.heads*c.n*c.n); math.Abs(got-want) > 1e-12 {
-			t.Errorf("%v: density %v, want %v", c, got, want)
-		}
-		if got, want := y.Churn(x, c.n), replaced/kept; math.Abs(got-want) > 1e-12 {
-			t.Errorf("%v: churn %v, want %v", c, got, want)
-		}
-		if got := y.Churn(y, c.n); got != 0 {
-			t.Errorf("%v: churn %v of a table to itself, want 0", c, got)
-		}
-		empty := &Table{Heads: c.heads, Group: c.group, Bits: make([]uint32, len(x.Bits))}
-		if d, churn := empty.Density(c.n), empty.Churn(x, c.n); d != 0 || churn != 0 {
-			t.Errorf("%v: without keys density %v and churn %v, want 0 and 0", c, d, churn)
-		}
-	}
-}
-
-// TestUnion counts the keys of blocks of groups of a table that says which: keys of
-// each group in turn, head after head.
-func TestUnion(t *testing.T) {
-	same := func(times int, keys ...int) (groups [][]int) { return slices.Repeat([][]int{keys}, times) }
-	for _, c := range []struct {
-		name            string
-		heads, n, group int
-		keys            [][]int // [heads * groups]
-		want            float64 // NaN: none
-	}{
-		{"all the same", 1, 128, 32, same(4, 0, 31, 32, 127), 1},
-		{"none shared", 1, 128, 32, [][]int{{0, 1}, {40, 41}, {80, 81}, {126, 127}}, 4},
-		{"one of two shared", 1, 128, 32, [][]int{{0, 1}, {0, 2}, {0, 3}, {0, 4}}, 2.5},
-		{"groups that keep more than others", 1, 128, 64, [][]int{{0, 1, 2}, {2}}, 1.5},
-		{"a last block that is short", 1, 200, 64, [][]int{{0}, {1}, {2}, {2}}, 1.5}, // the last group has 8 queries
-		{"a last block of fewer groups", 1, 130, 64, [][]int{{0}, {1}, {2}}, 2},      // does not count
-		{"two heads", 2, 128, 64, [][]int{{5}, {5}, {5}, {6}}, 1.5},
-		{"two groups of 48", 1, 144, 48, [][]int{{0}, {1}, {7}}, 2}, // the next block begins at 96
-		{"a block without keys", 1, 256, 64, [][]int{{3}, {4}, {}, {}}, 2},
-		{"no keys at all", 1, 128, 64, [][]int{{}, {}}, math.NaN()},
-		{"one group", 1, 20, 32, [][]int{{0, 1}}, math.NaN()},
-		{"one group in a block", 1, 256, 128, [][]int{{0}, {1}}, math.NaN()},
-		{"one group for all", 1, 300, math.MaxInt, [][]int{{0}}, math.NaN()},
-	} {
-		table := &Table{Heads: c.heads, Group: c.group}
-		for _, keys := range c.keys {
-			table.Bits = append(table.Bits, ref.Bitmap(c.n, keys)...)
-		}
-		table.check(c.heads, c.n)
-		if got := table.Union(c.n); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-	}
-}
-
-// TestUnionOfRandom: of tables with a known share in common, what chance makes of it.
-func TestUnionOfRandom(t *testing.T) {
-	const n, keep = 4096, 819
-	for _, group := range []int{32, 64} {
-		for _, share := range []float64{0, 0.83} {
-			table := &Table{Heads: 1, Group: group, Bits: columns.Random(n, group, keep, share)}
-			common := math.Round(share * keep)
-			missed := math.Pow(1-(keep-common)/(n-common), float64(128/group)) // by all groups, of a key they do not share
-			want := (common + (n-common)*(1-missed)) / keep
-			if got := table.Union(n); math.Abs(got-want) > 0.02 {
-				t.Errorf("groups of %d, %g shared: %.3f, want about %.3f", group, share, got, want)
 			}
 		}
 	}
@@ -323,7 +237,7 @@ func TestMap(t *testing.T) {
 				if m.Cells > most || m.Cells*m.Side < c.n || (m.Cells-1)*m.Side >= c.n {
 					t.Fatalf("%d cells of %d for %d tokens, at most %d", m.Cells, m.Side, c.n, most)
 				}
-				if want := Measure(a, []*Table{table})[0][head]; m.Fidelity != want {
+				if want := Measure(a, []*columns.Table{table})[0][head]; m.Fidelity != want {
 					t.Errorf("fidelity %+v, want %+v", m.Fidelity, want)
 				}
 				p := probabilities[float64](a)[head*c.n*c.n:]
@@ -336,7 +250,7 @@ func TestMap(t *testing.T) {
 							continue
 						}
 						sum.All++
-						kept[cell] += int(table.row(head, i, c.n)[j/32] >> (j % 32) & 1)
+						kept[cell] += int(table.Row(head, i/table.Group)[j/32] >> (j % 32) & 1)
 						highest[cell] = max(highest[cell], p[i*c.n+j])
 					}
 				}

@@ -1,6 +1,10 @@
 package inspect
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/pulsecol/pulsecol/internal/columns"
+)
 
 // Map is the attention of one head and what a table keeps of it, reduced to Cells
 // × Cells cells of Side × Side query-key pairs; the last may be short.
@@ -21,9 +25,9 @@ type Pairs struct {
 }
 
 // NewMap maps a head to at most most × most cells.
-func NewMap(a *Attention, head int, t *Table, most int) *Map {
+func NewMap(a *Attention, head int, t *columns.Table, most int) *Map {
 	a.check()
-	t.check(a.Heads, a.Len)
+	checkTable(t, a.Heads, a.Len)
 	side := (a.Len + most - 1) / most
 	cells := (a.Len + side - 1) / side
 	m := &Map{
@@ -33,14 +37,14 @@ func NewMap(a *Attention, head int, t *Table, most int) *Map {
 	each := make([]Fidelity, a.Len)
 	var mu sync.Mutex // several queries share a row of cells
 	a.eachRow(head, func(r *row) {
-		kept := t.row(head, r.query, a.Len)
+		kept := t.Row(head, r.query/t.Group)
 		each[r.query] = r.fidelity(kept, a.Valid)
 		top := r.top.of(r.scores, r.kept)
 		mu.Lock()
 		defer mu.Unlock()
 		for j, p := range r.p {
 			if a.valid(j) {
-				m.add(r.query/side*cells+j/side, p, kept[j/32]>>(j%32)&1 != 0, top[j/32]>>(j%32)&1 != 0)
+				m.add(r.query/side*cells+j/side, p, columns.Has(kept, j), columns.Has(top, j))
 			}
 		}
 	})
