@@ -107,8 +107,9 @@ func TestImportTable(t *testing.T) {
 		{"cudaop", "op", true}, {"op", "cudaop", false}, {".", "cudaop", true}, {".", "graph", false}, {".", "models/llada", false},
 		{"internal/golden", "models/llada", false}, {"internal/golden", ".", false},
 		{"graph", ".", true}, {"graph", "models/llada", false}, {"models/llada", "graph", true},
-		{"models/llada", "models/dream", false}, {"models/llada", "models/internal/diffusion", true},
-		{"models/internal/diffusion", "models/llada", false}, {"models/internal/diffusion", "graph", true},
+		{"models/llada", "models/dream", false}, {"models/llada", "models/internal/session", true},
+		{"models/internal/session", "models/llada", false}, {"models/internal/session", "models/internal/checkpoint", true},
+		{"models/internal/checkpoint", "graph", true},
 		{"cmd/pulsecol", "models/dream", true}, {"models/dream", "cmd/pulsecol", false}, {"cmd/pulsecol", "cmd/pulsecol/view", true},
 		{"op", "nowhere", false},
 	} {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/pulsecol/pulsecol/internal/decode"
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -48,12 +48,12 @@ func (c *call) rowBytes(w *op.Weight) int64 { return int64(w.Cols) * int64(c.o.d
 
 // LogitsLater makes the twin of an op.Logits keep the rows it would compute logits
 // from, and gives logits when they are asked for after a step: then only of rows
-// that somebody wants, a bounded number at a time, and what a decode.Rule asks of
+// that somebody wants, a bounded number at a time, and what a sampler.Rule asks of
 // them without a copy. The returned function gives those of the first rows of the
 // latest step; they are valid until the next one. The node's own value is then no
 // logits. It is called before the machine is made; for any other operator it
 // returns nil.
-func LogitsLater(o gorgonia.Op) func(rows int) decode.Logits {
+func LogitsLater(o gorgonia.Op) func(rows int) sampler.Logits {
 	twin, ok := o.(*Op)
 	if !ok {
 		return nil
@@ -63,7 +63,7 @@ func LogitsLater(o gorgonia.Op) func(rows int) decode.Logits {
 		return nil
 	}
 	r.later = &logitsLater{o: twin, weight: r.weight}
-	return func(rows int) decode.Logits { return laterLogits{r.later, rows} }
+	return func(rows int) sampler.Logits { return laterLogits{r.later, rows} }
 }
 
 // logitsLater is what the logits of a step are computed from.
@@ -208,7 +208,7 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 	return rows, nil
 }
 
-func (l laterLogits) Choose(rule *decode.Rule) (out []decode.Choice, err error) {
+func (l laterLogits) Choose(rule *sampler.Rule) (out []sampler.Choice, err error) {
 	n, most, vocab := l.wanted, l.chunk(), l.weight.Rows
 	guided := rule.Guidance != 0
 	if guided {
@@ -235,7 +235,7 @@ func (l laterLogits) Choose(rule *decode.Rule) (out []decode.Choice, err error) 
 	return out, err
 }
 
-// choice is decode.Choice as the kernel writes it.
+// choice is sampler.Choice as the kernel writes it.
 type choice struct {
 	confidence float64
 	token, bad int32
@@ -245,16 +245,16 @@ type choice struct {
 
 // choose queues the choices of a rule for rows of vocab logits each; u is 0 without
 // guidance.
-func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *decode.Rule) error {
+func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *sampler.Rule) error {
 	k, err := c.kernel("confidence", "confidence")
 	if err != nil {
 		return err
 	}
 	var dtype int
 	switch rule.DType {
-	case decode.BFloat16:
+	case sampler.BFloat16:
 		dtype = 1
-	case decode.Float64:
+	case sampler.Float64:
 		dtype = 2
 	}
 	return k.launch(rows, address(logits), address(u), address(out), integer(vocab), float(float64(rule.Guidance)),
@@ -263,7 +263,7 @@ func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *decode
 }
 
 // choices waits for n choices and copies them.
-func (c *call) choices(at cu.DevicePtr, n int) ([]decode.Choice, error) {
+func (c *call) choices(at cu.DevicePtr, n int) ([]sampler.Choice, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -271,9 +271,9 @@ func (c *call) choices(at cu.DevicePtr, n int) ([]decode.Choice, error) {
 	if err := c.queue.toHost(unsafe.Pointer(&made[0]), at, int64(n)*int64(unsafe.Sizeof(made[0]))); err != nil {
 		return nil, fmt.Errorf("cudaop: copy of %d choices: %w", n, err)
 	}
-	out := make([]decode.Choice, n)
+	out := make([]sampler.Choice, n)
 	for i, m := range made {
-		out[i] = decode.Choice{Token: m.token, Confidence: m.confidence, Bad: m.bad, Logit: m.logit}
+		out[i] = sampler.Choice{Token: m.token, Confidence: m.confidence, Bad: m.bad, Logit: m.logit}
 	}
 	return out, nil
 }

@@ -13,14 +13,14 @@ import (
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/bf16"
-	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
 
 // same reports whether two choices are equal to the last bit; NaN is NaN.
-func same(a, b decode.Choice) bool {
+func same(a, b sampler.Choice) bool {
 	return a.Token == b.Token && a.Bad == b.Bad && math.Float64bits(a.Confidence) == math.Float64bits(b.Confidence) &&
 		(a.Logit == b.Logit || a.Logit != a.Logit && b.Logit != b.Logit)
 }
@@ -60,15 +60,15 @@ func testChoose(t *testing.T) {
 		other := slices.Clone(rows) // of guidance
 		slices.Reverse(other[:8])
 		none, last := int32(-1), int32(vocab-1)
-		for _, rule := range []decode.Rule{
+		for _, rule := range []sampler.Rule{
 			{Never: none, Impossible: none, Late: [2]int32{none, none}},
 			{Never: 0, Impossible: none, Late: [2]int32{none, none}},
 			{Never: none, Impossible: last, Late: [2]int32{0, last}},
 			{Never: last, Impossible: 0, Late: [2]int32{none, last / 2}},
 			{Never: none, Impossible: none, Late: [2]int32{0, none}, Guidance: 2.3},
 		} {
-			for _, rule.Measure = range []decode.Measure{decode.Nothing, decode.Probability, decode.Margin, decode.NegativeEntropy} {
-				for _, rule.DType = range []decode.DType{decode.Float32, decode.BFloat16, decode.Float64} {
+			for _, rule.Measure = range []sampler.Measure{sampler.Nothing, sampler.Probability, sampler.Margin, sampler.NegativeEntropy} {
+				for _, rule.DType = range []sampler.DType{sampler.Float32, sampler.BFloat16, sampler.Float64} {
 					u := other
 					if rule.Guidance == 0 {
 						u = nil
@@ -138,13 +138,13 @@ func TestLogitsLater(t *testing.T) {
 			some := must(logits.Rows(2, 1, 4))(t)
 			tol.Close(t, slices.Concat(some...), slices.Concat(want[vocab:3*vocab], want[4*vocab:6*vocab]), 1e-5)
 
-			rule := decode.Rule{Never: 7, Impossible: 3, Late: [2]int32{1, 2}, Measure: decode.Probability}
+			rule := sampler.Rule{Never: 7, Impossible: 3, Late: [2]int32{1, 2}, Measure: sampler.Probability}
 			for _, rule.Guidance = range []float32{0, 1.5} {
 				count := rows
 				if rule.Guidance != 0 {
 					count /= 2
 				}
-				got := must(logits.(decode.Chooser).Choose(&rule))(t)
+				got := must(logits.(sampler.Chooser).Choose(&rule))(t)
 				if len(got) != count {
 					t.Fatalf("%d choices, want %d", len(got), count)
 				}
@@ -156,7 +156,7 @@ func TestLogitsLater(t *testing.T) {
 					}
 				}
 			}
-			if none := later(0); len(must(none.(decode.Chooser).Choose(&decode.Rule{}))(t)) != 0 {
+			if none := later(0); len(must(none.(sampler.Chooser).Choose(&sampler.Rule{}))(t)) != 0 {
 				t.Error("choices of no rows")
 			}
 		})
@@ -184,10 +184,10 @@ func TestLogitsShapes(t *testing.T) {
 	vm := machine(t, g)
 	run(t, vm)
 	before := must(cudaop.Plans(vm))(t)
-	rule := decode.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}}
-	all := must(later(rows).(decode.Chooser).Choose(&rule))(t)
+	rule := sampler.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}}
+	all := must(later(rows).(sampler.Chooser).Choose(&rule))(t)
 	for _, wanted := range []int{199, 129, 128, 127, 50, 2, 1} {
-		got := must(later(wanted).(decode.Chooser).Choose(&rule))(t)
+		got := must(later(wanted).(sampler.Chooser).Choose(&rule))(t)
 		if len(got) != wanted {
 			t.Fatalf("%d choices of %d rows", len(got), wanted)
 		}
@@ -259,9 +259,9 @@ func BenchmarkLogitsLater(b *testing.B) {
 		must(logits.Rows(rows, 0))(b) // the weight is there now
 		for measure, name := range []string{"token", "probability", "margin", "entropy"} {
 			b.Run(fmt.Sprintf("rows%d,%s", rows, name), func(b *testing.B) {
-				rule := decode.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}, Measure: decode.Measure(measure)}
+				rule := sampler.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}, Measure: sampler.Measure(measure)}
 				for b.Loop() {
-					must(logits.(decode.Chooser).Choose(&rule))(b)
+					must(logits.(sampler.Chooser).Choose(&rule))(b)
 				}
 			})
 		}

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pulsecol/pulsecol/internal/decode"
+	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -29,7 +29,7 @@ func Supports(int) error { return Available() }
 func Wrap(o gorgonia.Op, _ op.Precision) (gorgonia.Op, error) { return o, nil }
 
 // LogitsLater returns nil: without -tags cuda no operator is a twin.
-func LogitsLater(gorgonia.Op) func(rows int) decode.Logits { return nil }
+func LogitsLater(gorgonia.Op) func(rows int) sampler.Logits { return nil }
 
 // NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics.
 func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
 // withTokenizer returns a model that has a tokenizer and nothing else.
@@ -22,7 +22,7 @@ func withTokenizer(t *testing.T) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Model{files: &diffusion.Files{Tokenizer: tok}}
+	return &Model{files: &checkpoint.Files{Tokenizer: tok}}
 }
 
 // TestEncodeChatEqualsTemplate: the ids are those of the rendered template, which

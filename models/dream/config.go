@@ -2,7 +2,7 @@ package dream
 
 import (
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
 // Config is what the model needs of a Dream config.json.
@@ -63,14 +63,14 @@ func parseConfig(file jsonfile.File) (Config, error) {
 		VocabSize: 151936, HiddenSize: 4096, IntermediateSize: 22016, NumHiddenLayers: 32, NumAttentionHeads: 32,
 		HiddenAct: "silu", MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6, RopeTheta: 10000,
 	}
-	v, err := diffusion.DecodeConfig(file, &j)
+	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
 		return Config{}, err
 	}
 	return j.config(v)
 }
 
-func (j *configJSON) config(v *diffusion.ConfigChecker) (Config, error) {
+func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
 	v.Unsupported(j.ModelType != "Dream", "model_type", j.ModelType, "Dream")
 	v.Unsupported(j.HiddenAct != "silu", "hidden_act", j.HiddenAct, "silu")
 	v.Unsupported(j.RopeScaling != nil, "rope_scaling", j.RopeScaling, nil)

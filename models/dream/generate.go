@@ -5,9 +5,10 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/internal/decode"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"github.com/pulsecol/pulsecol/models/internal/session"
 )
 
 // GenerateOptions are those of Dream's diffusion_generate, and
@@ -50,10 +51,10 @@ type GenerateOptions struct {
 }
 
 // Progress describes a denoising step.
-type Progress = diffusion.Progress
+type Progress = session.Progress
 
 // Result is a finished or interrupted generation.
-type Result = diffusion.Result
+type Result = session.Result
 
 // parseGeneration reads the defaults of a generation_config.json.
 func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
@@ -70,13 +71,13 @@ func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
 		TopP         *float64 `json:"top_p"`
 		TopK         *int     `json:"top_k"`
 	}
-	v, err := diffusion.DecodeConfig(file, &j)
+	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
 		return o, err
 	}
 	o = GenerateOptions{
-		MaxNewTokens: diffusion.Or(j.MaxNewTokens), Steps: diffusion.Or(j.Steps), Eps: diffusion.Or(j.Eps), Alg: diffusion.Or(j.Alg),
-		AlgTemp: diffusion.Or(j.AlgTemp), Temperature: diffusion.Or(j.Temperature), TopP: diffusion.Or(j.TopP), TopK: diffusion.Or(j.TopK),
+		MaxNewTokens: checkpoint.Or(j.MaxNewTokens), Steps: checkpoint.Or(j.Steps), Eps: checkpoint.Or(j.Eps), Alg: checkpoint.Or(j.Alg),
+		AlgTemp: checkpoint.Or(j.AlgTemp), Temperature: checkpoint.Or(j.Temperature), TopP: checkpoint.Or(j.TopP), TopK: checkpoint.Or(j.TopK),
 	}
 	v.Check(o.MaxNewTokens >= 0, "max_new_tokens", "is %d, want at least 1", o.MaxNewTokens)
 	v.Check(o.Steps >= 0, "steps", "is %d, want at least 1", o.Steps)
@@ -109,12 +110,12 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 		}
 	}
 	o.Eps = firstNonZero(o.Eps, d.Eps, 1e-3)
-	o.Alg = firstNonZero(o.Alg, d.Alg, string(decode.Origin))
+	o.Alg = firstNonZero(o.Alg, d.Alg, string(sampler.Origin))
 	o.AlgTemp = firstNonZero(o.AlgTemp, d.AlgTemp)
 	o.Temperature = firstNonZero(o.Temperature, d.Temperature)
 	o.TopP = firstNonZero(o.TopP, d.TopP, 1)
 	o.TopK = firstNonZero(o.TopK, d.TopK)
-	if o.Alg == string(decode.ConfidenceThreshold) {
+	if o.Alg == string(sampler.ConfidenceThreshold) {
 		o.Threshold = firstNonZero(o.Threshold, 0.9)
 	}
 	return o
@@ -149,9 +150,9 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		p.Generation = o.MaxNewTokens
 		cfg.Pattern = p
 	}
-	results, err := diffusion.Generate(ctx, diffusion.Request{
+	results, err := session.Generate(ctx, session.Request{
 		Build: m.build, Intact: m.files.Intact, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
-		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
+		Sampler: func(onStep func(sampler.StepInfo)) session.Sampler { return m.sampler(o, onStep) },
 		New:     o.MaxNewTokens, Restart: true,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
 	})
@@ -172,25 +173,25 @@ func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
 	return total, nil
 }
 
-func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.Dream {
-	return decode.Dream{
+func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.Dream {
+	return sampler.Dream{
 		MaxNewTokens: o.MaxNewTokens, Steps: o.Steps, Eps: o.Eps,
-		Alg: decode.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
+		Alg: sampler.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
 		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
-		ConfidenceDType: decode.DType(o.ConfidenceDType),
+		ConfidenceDType: sampler.DType(o.ConfidenceDType),
 		MaskID:          m.cfg.MaskID, SuppressMask: o.SuppressMask, Seed: o.Seed, OnStep: onStep,
 	}
 }
 
 // Memory is what a run takes, in bytes.
-type Memory = diffusion.Memory
+type Memory = session.Memory
 
 // PredictMemory returns what generating from prompts of promptLength tokens
 // takes: the peak of a run, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
 	o = m.Options(o)
 	s := Shape{Batch: batch, Len: promptLength + o.MaxNewTokens, Rows: max(1, batch*o.MaxNewTokens)}
-	mem, err := diffusion.PredictMemory(m.build, s, cfg)
+	mem, err := session.PredictMemory(m.build, s, cfg)
 	if err != nil {
 		return mem, fmt.Errorf("dream: %w", err)
 	}

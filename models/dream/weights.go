@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/graph"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/op"
 )
 
@@ -17,7 +17,7 @@ type weights struct {
 	bytes  int64
 }
 
-func loadWeights(f *diffusion.Files, c Config) (*weights, error) {
+func loadWeights(f *checkpoint.Files, c Config) (*weights, error) {
 	l := f.Loader()
 	w := &weights{
 		embed: l.Matrix("model.embed_tokens.weight", c.Vocab, c.Hidden),

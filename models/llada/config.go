@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
 // Config is what the model needs of a LLaDA config.json.
@@ -79,14 +79,14 @@ func parseConfig(file jsonfile.File) (Config, error) {
 		RopeTheta: 10000, RMSNormEps: 1e-5, VocabSize: 50257, MaxSequenceLength: 1024,
 		IncludeBias: true, WeightTying: true, EOSTokenID: 50256, PadTokenID: 50256,
 	}
-	v, err := diffusion.DecodeConfig(file, &j)
+	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
 		return Config{}, err
 	}
 	return j.config(v)
 }
 
-func (j *configJSON) config(v *diffusion.ConfigChecker) (Config, error) {
+func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
 	v.Unsupported(j.ModelType != "llada", "model_type", j.ModelType, "llada")
 	v.Unsupported(j.BlockType != "llama", "block_type", j.BlockType, "llama")
 	v.Unsupported(j.BlockGroupSize != 1, "block_group_size", j.BlockGroupSize, 1)

@@ -5,9 +5,10 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/internal/decode"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"github.com/pulsecol/pulsecol/models/internal/session"
 )
 
 // GenerateOptions are those of LLaDA's generate, and confidence-threshold
@@ -49,10 +50,10 @@ type GenerateOptions struct {
 }
 
 // Progress describes a denoising step.
-type Progress = diffusion.Progress
+type Progress = session.Progress
 
 // Result is a finished or interrupted generation.
-type Result = diffusion.Result
+type Result = session.Result
 
 // parseGeneration reads the defaults of a generation_config.json. LLaDA's own
 // says nothing about sampling; models made for this package do.
@@ -66,13 +67,13 @@ func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
 		Steps       *int     `json:"steps"`
 		Temperature *float64 `json:"temperature"`
 	}
-	v, err := diffusion.DecodeConfig(file, &j)
+	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
 		return o, err
 	}
 	o = GenerateOptions{
-		GenLength: diffusion.Or(j.GenLength), BlockLength: diffusion.Or(j.BlockLength), Steps: diffusion.Or(j.Steps),
-		Temperature: diffusion.Or(j.Temperature),
+		GenLength: checkpoint.Or(j.GenLength), BlockLength: checkpoint.Or(j.BlockLength), Steps: checkpoint.Or(j.Steps),
+		Temperature: checkpoint.Or(j.Temperature),
 	}
 	v.Check(o.GenLength >= 0, "gen_length", "is %d, want at least 1", o.GenLength)
 	v.Check(o.BlockLength == 0 || o.BlockLength > 0 && o.GenLength%o.BlockLength == 0,
@@ -136,9 +137,9 @@ func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsec
 		p.Generation = o.GenLength
 		cfg.Pattern = p
 	}
-	results, err := diffusion.Generate(ctx, diffusion.Request{
+	results, err := session.Generate(ctx, session.Request{
 		Build: m.build, Intact: m.files.Intact, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
-		Sampler: func(onStep func(decode.StepInfo)) diffusion.Sampler { return m.sampler(o, onStep) },
+		Sampler: func(onStep func(sampler.StepInfo)) session.Sampler { return m.sampler(o, onStep) },
 		New:     o.GenLength, Guided: o.CFGScale > 0,
 		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
 	})
@@ -159,17 +160,17 @@ func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
 	return total, nil
 }
 
-func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.LLaDA {
+func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.LLaDA {
 	eot := m.cfg.EOSID
 	if t := m.files.Tokenizer; t != nil {
 		if id, ok := t.TokenID("<|eot_id|>"); ok {
 			eot = id
 		}
 	}
-	return decode.LLaDA{
+	return sampler.LLaDA{
 		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
-		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: decode.Remasking(o.Remasking),
-		ConfidenceDType: decode.DType(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
+		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: sampler.Remasking(o.Remasking),
+		ConfidenceDType: sampler.DType(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
 		MaskID: m.cfg.MaskID, SuppressMask: o.SuppressMask, EOSID: m.cfg.EOSID, EoTID: eot,
 		LogitsEOSInf: o.NoEOS, ConfidenceEOSEoTInf: o.LateEOS,
 		Seed: o.Seed, OnStep: onStep,
@@ -177,7 +178,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(decode.StepInfo)) decode.
 }
 
 // Memory is what a run takes, in bytes.
-type Memory = diffusion.Memory
+type Memory = session.Memory
 
 // PredictMemory returns what generating from prompts of promptLength tokens
 // takes: the peak of a run, without the program itself.
@@ -187,7 +188,7 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if o.CFGScale > 0 {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
-	mem, err := diffusion.PredictMemory(m.build, s, cfg)
+	mem, err := session.PredictMemory(m.build, s, cfg)
 	if err != nil {
 		return mem, fmt.Errorf("llada: %w", err)
 	}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/graph"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"github.com/pulsecol/pulsecol/models/internal/session"
 	"gorgonia.org/gorgonia"
 )
 
@@ -22,22 +23,22 @@ import (
 // until Close. A Model may be used by several goroutines at once.
 type Model struct {
 	cfg      Config
-	files    *diffusion.Files
+	files    *checkpoint.Files
 	weights  *weights
 	defaults GenerateOptions
 }
 
 // Errors that callers may test for with errors.Is.
 var (
-	ErrConfig      = diffusion.ErrConfig      // a configuration is wrong or asks for something unsupported
-	ErrWeights     = diffusion.ErrWeights     // the checkpoint does not hold what its config calls for, or changed while in use
-	ErrNoTokenizer = diffusion.ErrNoTokenizer // the model has no tokenizer files
-	ErrClosed      = diffusion.ErrClosed      // the model was closed
-	ErrRequest     = diffusion.ErrRequest     // a generation the model cannot do
+	ErrConfig      = checkpoint.ErrConfig      // a configuration is wrong or asks for something unsupported
+	ErrWeights     = checkpoint.ErrWeights     // the checkpoint does not hold what its config calls for, or changed while in use
+	ErrNoTokenizer = checkpoint.ErrNoTokenizer // the model has no tokenizer files
+	ErrClosed      = checkpoint.ErrClosed      // the model was closed
+	ErrRequest     = checkpoint.ErrRequest     // a generation the model cannot do
 
 	// ErrChatTemplate: a chat template is broken, uses what is not supported, or does
 	// not fit the conversation.
-	ErrChatTemplate = diffusion.ErrChatTemplate
+	ErrChatTemplate = checkpoint.ErrChatTemplate
 )
 
 // Open reads the model directory dir: config.json, the weights
@@ -49,7 +50,7 @@ var (
 // HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
 // "GSAI-ML/LLaDA-8B-Instruct" or "GSAI-ML/LLaDA-8B-Instruct@main". Nothing is downloaded.
 func Open(dir string) (*Model, error) {
-	f, err := diffusion.OpenDir(dir)
+	f, err := checkpoint.OpenDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("llada: %w", err)
 	}
@@ -59,14 +60,14 @@ func Open(dir string) (*Model, error) {
 // OpenFS reads a model from fsys with the content of model.safetensors given
 // apart. weights is kept, not copied, and must not change until Close.
 func OpenFS(fsys fs.FS, weights []byte) (*Model, error) {
-	f, err := diffusion.OpenFS(fsys, weights)
+	f, err := checkpoint.OpenFS(fsys, weights)
 	if err != nil {
 		return nil, fmt.Errorf("llada: %w", err)
 	}
 	return open(f)
 }
 
-func open(f *diffusion.Files) (*Model, error) {
+func open(f *checkpoint.Files) (*Model, error) {
 	m := &Model{files: f}
 	err := func() (err error) {
 		if m.cfg, err = parseConfig(f.Config); err != nil {
@@ -95,10 +96,10 @@ func (m *Model) Close() error { return m.files.Close() }
 func (m *Model) Config() Config { return m.cfg }
 
 // Shape is what a graph is built for.
-type Shape = diffusion.Shape
+type Shape = session.Shape
 
 // Graph is the model in a Gorgonia graph: input nodes and logits.
-type Graph = diffusion.Graph
+type Graph = session.Graph
 
 // Build adds the transformer to g with its attention under ctl, whose layers
 // 0..Layers-1 it takes. Row i of the logits predicts token i.
@@ -119,14 +120,14 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 	if s.Len > m.cfg.Context {
 		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", ErrRequest, s.Len, m.cfg.Context)
 	}
-	out, err := diffusion.NewGraph(g, s, m.cfg.Vocab, ctl)
+	out, err := session.NewGraph(g, s, m.cfg.Vocab, ctl)
 	if err != nil {
 		return nil, err
 	}
 	w := m.weights
 	embed := w.embed
 	embed.Precision = ctl.PrecisionFor(m.cfg.HeadDim)
-	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim), diffusion.Ahead(out)...) // [B,N,D]
+	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim), session.Ahead(out)...) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) 
 // padding gives the number of padding tokens on the left of each sequence; nil is
 // none.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
-	out, err := diffusion.Logits(ctx, diffusion.LogitsRequest{
+	out, err := session.Logits(ctx, session.LogitsRequest{
 		Build: m.build, Intact: m.files.Intact, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,
 	})
 	if err != nil {

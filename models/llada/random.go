@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
-	"github.com/pulsecol/pulsecol/models/internal/diffusion"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
 //go:embed llada-8b.json
@@ -35,7 +35,7 @@ func Random(config []byte, context int, seed uint64) (*Model, error) {
 	}
 	m := &Model{cfg: c}
 	largest := int64(max(c.Vocab, c.FeedForward, c.Heads*c.HeadDim)) * int64(c.Hidden)
-	if m.files, err = diffusion.RandomFiles(largest, seed); err == nil {
+	if m.files, err = checkpoint.RandomFiles(largest, seed); err == nil {
 		m.weights, err = loadWeights(m.files, c)
 	}
 	if err != nil {

@@ -1,0 +1,239 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// naiveChoose is Rule.Choose for greedy rules in float64, from the words of Rule:
+// package math, sums from left to right.
+func naiveChoose(r *Rule, logits []float32) Choice {
+	out := Choice{Token: none, Bad: none}
+	for v, l := range logits {
+		if math.IsNaN(float64(l)) || math.IsInf(float64(l), 1) {
+			out.Bad, out.Logit = int32(v), l
+			return out
+		}
+	}
+	z := widen(logits)
+	takeOut := func(v int32) {
+		if v != none {
+			z[v] = math.Inf(-1)
+		}
+	}
+	takeOut(r.Impossible)
+	for v, x := range z {
+		if int32(v) != r.Never && x > math.Inf(-1) && (out.Token == none || x > z[out.Token]) {
+			out.Token = int32(v)
+		}
+	}
+	if out.Token == none || r.Measure == Nothing {
+		return out
+	}
+	takeOut(r.Late[0])
+	takeOut(r.Late[1])
+	p, total := make([]float64, len(z)), 0.0
+	if top := slices.Max(z); top > math.Inf(-1) {
+		for v := range p {
+			p[v] = math.Exp(z[v] - top)
+			total += p[v]
+		}
+		for v := range p {
+			p[v] /= total
+		}
+	}
+	switch r.Measure {
+	case Probability:
+		out.Confidence = r.DType.round(p[out.Token])
+	case Margin:
+		second := 0.0
+		for v, x := range p {
+			if int32(v) != out.Token {
+				second = max(second, x)
+			}
+		}
+		out.Confidence = r.DType.round(r.DType.round(p[out.Token]) - r.DType.round(second))
+	case NegativeEntropy:
+		for _, x := range p {
+			if x = r.DType.round(x); x > 0 {
+				out.Confidence += r.DType.round(x * r.DType.round(math.Log(r.DType.round(x+1e-10))))
+			}
+		}
+		out.Confidence = r.DType.round(out.Confidence)
+	}
+	return out
+}
+
+// oddRows returns rows of logits with everything that may be in one.
+func oddRows(vocab int) map[string][]float32 {
+	rng := rand.New(rand.NewPCG(uint64(vocab), 1))
+	row := func(f func(v int) float32) []float32 {
+		out := make([]float32, vocab)
+		for v := range out {
+			out[v] = f(v)
+		}
+		return out
+	}
+	inf := float32(math.Inf(-1))
+	rows := map[string][]float32{
+		"random":     row(func(int) float32 { return float32(3 * rng.NormFloat64()) }),
+		"sure":       row(func(v int) float32 { return float32(v * v % 97) }),
+		"equal":      row(func(int) float32 { return -2 }),
+		"ties":       row(func(int) float32 { return float32(rng.IntN(3)) }),
+		"zeros":      row(func(v int) float32 { return float32(math.Copysign(0, float64(v%2)-0.5)) }),
+		"huge":       row(func(v int) float32 { return math.MaxFloat32 * float32(1-2*(v%2)) }),
+		"tiny":       row(func(int) float32 { return math.Float32frombits(uint32(rng.IntN(9))) }),
+		"impossible": row(func(int) float32 { return inf }),
+		"one":        row(func(int) float32 { return inf }),
+		"NaN":        row(func(int) float32 { return 1 }),
+		"+Inf":       row(func(int) float32 { return 1 }),
+	}
+	rows["one"][rng.IntN(vocab)] = -3e38
+	for range 3 {
+		rows["NaN"][rng.IntN(vocab)] = float32(math.NaN())
+		rows["+Inf"][rng.IntN(vocab)] = float32(math.Inf(1))
+	}
+	return rows
+}
+
+func TestChooseEqualsReference(t *testing.T) {
+	for _, vocab := range []int{1, 2, 7, 1023, 1024, 1025, 3000} {
+		for name, row := range oddRows(vocab) {
+			last := int32(vocab - 1)
+			best := max(0, int32(argmax(row, none)))
+			for _, r := range []Rule{
+				{Never: none, Impossible: none, Late: [2]int32{none, none}},
+				{Never: best, Impossible: none, Late: [2]int32{none, none}},
+				{Never: none, Impossible: best, Late: [2]int32{none, none}},
+				{Never: none, Impossible: none, Late: [2]int32{best, last}},
+				{Never: 0, Impossible: last, Late: [2]int32{last, none}},
+			} {
+				for _, r.Measure = range []Measure{Nothing, Probability, Margin, NegativeEntropy} {
+					// Sums of 3,000 terms in another order, exp and log to 2 units in the last
+					// place; rounded, a value may fall on the other side.
+					for dtype, tolerance := range map[DType]float64{Float64: 1e-12, Float32: 1e-6, BFloat16: 1. / 64} {
+						r.DType = dtype
+						got, want := r.Choose(row, nil), naiveChoose(&r, row)
+						if !(math.Abs(got.Confidence-want.Confidence) <= tolerance*(1+math.Abs(want.Confidence))) {
+							t.Errorf("%d tokens, %s, %+v: confidence %v, want %v", vocab, name, r, got.Confidence, want.Confidence)
+						}
+						got.Confidence = want.Confidence
+						if fmt.Sprint(got) != fmt.Sprint(want) { // NaN is not equal to NaN
+							t.Errorf("%d tokens, %s, %+v: %+v, want %+v", vocab, name, r, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestChooseLeavesLogitsAlone: they belong to the model.
+func TestChooseLeavesLogitsAlone(t *testing.T) {
+	row, other := []float32{1, 2, 3, 4}, []float32{4, 3, 2, 1}
+	r := Rule{Guidance: 2, Never: none, Impossible: 3, Late: [2]int32{0, 1}, Measure: Probability}
+	r.Choose(row, other)
+	r.Guidance = 0
+	r.Choose(row, other)
+	if !slices.Equal(row, []float32{1, 2, 3, 4}) || !slices.Equal(other, []float32{4, 3, 2, 1}) {
+		t.Errorf("logits are now %v and %v", row, other)
+	}
+}
+
+// remote are logits that can be chosen from where they are.
+type remote struct {
+	Host
+	chosen, read *int // calls
+}
+
+func (r remote) Choose(rule *Rule) ([]Choice, error) {
+	*r.chosen++
+	n := len(r.Host)
+	if rule.Guidance != 0 {
+		n /= 2
+	}
+	out := make([]Choice, n)
+	for i := range out {
+		out[i] = rule.Choose(r.Host[i], r.Host[(n+i)%len(r.Host)])
+	}
+	return out, nil
+}
+
+func (r remote) Rows(count int, from ...int) ([][]float32, error) {
+	*r.read++
+	return r.Host.Rows(count, from...)
+}
+
+// TestChoosers: logits that can be chosen from are not read for greedy decoding, and
+// are for what needs whole rows, in chunks; the tokens are the same.
+func TestChoosers(t *testing.T) {
+	const vocab, mask = 30, 29
+	l := LLaDA{Steps: 4, GenLength: 8, BlockLength: 4, MaskID: mask, EOSID: 1, EoTID: 2}
+	d := Dream{MaxNewTokens: 8, Steps: 4, Eps: 1e-3, TopP: 1, MaskID: mask}
+	for name, c := range map[string]struct {
+		sampler sampler
+		greedy  bool
+	}{
+		"llada":             {l, true},
+		"llada random":      {with(l, func(o *LLaDA) { o.Remasking = RandomOrder }), true},
+		"llada guided":      {with(l, func(o *LLaDA) { o.CFGScale = 1.5 }), true},
+		"llada no EOS":      {with(l, func(o *LLaDA) { o.LogitsEOSInf = true }), true},
+		"llada late EOS":    {with(l, func(o *LLaDA) { o.ConfidenceEOSEoTInf = true }), true},
+		"llada threshold":   {with(l, func(o *LLaDA) { o.Threshold = 0.3 }), true},
+		"llada factor":      {with(l, func(o *LLaDA) { o.Factor = 2 }), true},
+		"llada temperature": {with(l, func(o *LLaDA) { o.Temperature = 0.5 }), false},
+		"llada both":        {with(l, func(o *LLaDA) { o.Temperature, o.CFGScale = 0.5, 1 }), false},
+		"dream":             {d, true},
+		"dream maskgit":     {with(d, func(o *Dream) { o.Alg = MaskgitPlus }), true},
+		"dream margin":      {with(d, func(o *Dream) { o.Alg = TopkMargin }), true},
+		"dream entropy":     {with(d, func(o *Dream) { o.Alg = Entropy }), true},
+		"dream order":       {with(d, func(o *Dream) { o.Alg, o.AlgTemp = Entropy, 0.5 }), true},
+		"dream threshold":   {with(d, func(o *Dream) { o.Alg, o.Threshold = ConfidenceThreshold, 0.3 }), true},
+		"dream temperature": {with(d, func(o *Dream) { o.Temperature = 0.5 }), false},
+		"dream top_p":       {with(d, func(o *Dream) { o.Alg, o.TopP = Entropy, 0.9 }), false},
+		"dream top_k":       {with(d, func(o *Dream) { o.Alg, o.TopK = MaskgitPlus, 3 }), false},
+	} {
+		prompts := [][]int32{{1, 2, 3}, {mask, mask, 4}}
+		if o, ok := c.sampler.(Dream); ok && o.Alg == ConfidenceThreshold {
+			prompts = prompts[:1]
+		}
+		model := asForward(t, noiseLogits(vocab))
+		want, err := c.sampler.Generate(t.Context(), prompts, model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rows := range []int{1, 3, 1000} {
+			defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
+			chunkBytes = rows * 4 * vocab
+			chosen, read, asked := 0, 0, 0
+			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+				logits, err := model(ctx, ids, rows)
+				if len(rows) > 0 {
+					asked++
+				}
+				return remote{logits.(Host), &chosen, &read}, err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, chunks of %d rows (-want +got):\n%s", name, rows, diff)
+			}
+			if c.greedy && (chosen != asked || read != 0) || !c.greedy && (chosen != 0 || read < asked || rows == 1 && read <= asked) {
+				t.Errorf("%s, chunks of %d rows: %d steps with rows, %d choices, %d reads", name, rows, asked, chosen, read)
+			}
+		}
+	}
+}
+
+// with returns a sampler with something changed.
+func with[S sampler](s S, change func(*S)) sampler {
+	change(&s)
+	return s
+}

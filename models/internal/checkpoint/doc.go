@@ -1,0 +1,3 @@
+// Package checkpoint reads a model directory: configuration, tokenizer, chat template
+// and weights.
+package checkpoint

@@ -1,0 +1,151 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/pulsecol/pulsecol/internal/chattemplate"
+	"github.com/pulsecol/pulsecol/internal/hfcache"
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/mapped"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/internal/tokenizer"
+)
+
+// Errors that callers may test for with errors.Is.
+var (
+	// ErrConfig: config.json or generation_config.json asks for something that is wrong
+	// or not supported.
+	ErrConfig = errors.New("config.json")
+	// ErrWeights: the checkpoint does not hold what its config calls for, or its
+	// files changed or could not be read while in use.
+	ErrWeights = errors.New("checkpoint")
+	// ErrNoTokenizer: the model directory has no tokenizer files.
+	ErrNoTokenizer = errors.New("the model has no tokenizer")
+	// ErrClosed: the model was closed.
+	ErrClosed = errors.New("the model is closed")
+	// ErrRequest: a generation was asked for that the model cannot do.
+	ErrRequest = errors.New("invalid request")
+)
+
+// Files are the parts of a HuggingFace model directory.
+type Files struct {
+	Config     jsonfile.File        // config.json
+	Generation jsonfile.File        // generation_config.json; without text if there is none
+	Tokenizer  *tokenizer.Tokenizer // nil if there is none
+	Weights    safetensors.Source   // from OpenWeights; nil if they are random
+
+	chat    *chattemplate.Template // of the directory; nil if there is no directory
+	chatErr error                  // why it is broken
+
+	open   func() (safetensors.Source, error)
+	random *randomWeights // nil if they are a checkpoint's
+	closed atomic.Bool
+}
+
+func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
+	data, err := infile.ReadFS(fsys, name, infile.Configuration)
+	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
+}
+
+// OpenDir reads a model directory, or a model of the HuggingFace cache by its name, but
+// for the weights; see hfcache.Find.
+func OpenDir(model string) (*Files, error) {
+	m, err := hfcache.Find(model)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openText(infile.Dir(m.Dir), func() (safetensors.Source, error) {
+		src, err := safetensors.OpenDir(m.Dir)
+		return src, m.Explain(err)
+	})
+	return f, m.Explain(err)
+}
+
+// OpenFS reads a model from a file system, with the content of
+// model.safetensors given apart so that it need not be copied.
+func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
+	return openText(fsys, func() (safetensors.Source, error) { return safetensors.Parse(weights, safetensors.SingleFile) })
+}
+
+// OpenWeights opens the checkpoint, after the configuration has been checked. Its
+// files stay mapped until Close.
+func (f *Files) OpenWeights() error {
+	// Assigned where there is no error: a nil *Checkpoint is no nil Source.
+	src, err := f.open()
+	if err == nil {
+		f.Weights = src
+	}
+	return err
+}
+
+func openText(fsys fs.FS, open func() (safetensors.Source, error)) (*Files, error) {
+	f := Files{open: open}
+	var err error
+	if f.Config, err = readConfig(fsys, "config.json"); err != nil {
+		return nil, err
+	}
+	if f.Generation, err = readConfig(fsys, "generation_config.json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if f.Tokenizer, err = tokenizer.Open(fsys); err != nil && !errors.Is(err, tokenizer.ErrNotFound) {
+		return nil, err
+	}
+	f.openChat(fsys)
+	return &f, nil
+}
+
+// Close unmaps the weights.
+func (f *Files) Close() error {
+	f.closed.Store(true)
+	if f.Weights == nil {
+		return nil
+	}
+	return f.Weights.Close()
+}
+
+// CheckOpen returns ErrClosed after Close: reading an unmapped weight would end the
+// process.
+func (f *Files) CheckOpen() error {
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Intact returns ErrWeights where a file of the weights has changed since it was
+// opened: what was computed since may be wrong.
+func (f *Files) Intact() error {
+	if f.Weights == nil {
+		return nil
+	}
+	return WeightsError(f.Weights.Intact())
+}
+
+// WeightsError makes an error about a mapped file one that is ErrWeights and says
+// nothing else; others it returns as they are.
+func WeightsError(err error) error {
+	if e := new(mapped.Error); errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", ErrWeights, e)
+	}
+	return err
+}
+
+// Encode returns the token ids of text, added tokens recognised.
+func (f *Files) Encode(text string) ([]int32, error) {
+	if f.Tokenizer == nil {
+		return nil, ErrNoTokenizer
+	}
+	return f.Tokenizer.Encode(text)
+}
+
+// Decode returns the text of ids, leaving out special tokens.
+func (f *Files) Decode(ids []int32) (string, error) {
+	if f.Tokenizer == nil {
+		return "", ErrNoTokenizer
+	}
+	return f.Tokenizer.Decode(ids, true)
+}

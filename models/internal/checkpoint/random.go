@@ -1,0 +1,84 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+)
+
+// RandomFiles are those of a model that has a configuration and random weights:
+// normal, of the standard deviation that LLaDA and Dream began their training with,
+// and ones in the norms. largest is the number of elements of the largest tensor.
+//
+// Tensors are windows of one block of random bfloat16, little larger than the
+// largest of them, and begin at different places of it. So 8 billion weights take
+// the host memory of half a billion, and have the same values at other places; a
+// GPU holds all 8 billion.
+func RandomFiles(largest int64, seed uint64) (*Files, error) {
+	if most := min(int64(maxRandom), math.MaxInt/4); largest > most {
+		return nil, fmt.Errorf("%w: a tensor of %d elements, want at most %d of random weights", ErrConfig, largest, most)
+	}
+	return &Files{random: &randomWeights{block: normals(int(largest)+randomShift, initStd, seed)}}, nil
+}
+
+const (
+	// maxRandom is above the tensors of any model: 8 GiB.
+	maxRandom = 1 << 32
+	// initStd is LLaDA's init_std and Dream's initializer_range.
+	initStd = 0.02
+	// randomShift is the elements by which the block is larger than a tensor.
+	randomShift = 1 << 22
+	// randomStride takes one tensor to the next: an odd number of cache lines, so
+	// that tensors begin at the same place only after 65,536 others.
+	randomStride = 2027 * 64
+)
+
+// randomWeights hands out windows of a block of random numbers.
+type randomWeights struct {
+	block []byte // bfloat16
+	at    int    // element where the next tensor begins
+}
+
+// tensor returns the next tensor.
+func (r *randomWeights) tensor(name string, shape []int) safetensors.Tensor {
+	from, n := r.at, 1
+	for _, d := range shape {
+		n *= d
+	}
+	r.at = (r.at + randomStride) % randomShift
+	return safetensors.Tensor{
+		Info: safetensors.Info{Name: name, DType: safetensors.BF16, Shape: shape}, Data: r.block[2*from : 2*(from+n) : 2*(from+n)],
+	}
+}
+
+// normals returns n normally distributed numbers as bfloat16. Equal seeds give
+// equal numbers, whatever the number of threads.
+func normals(n int, std float64, seed uint64) []byte {
+	// The 65,536 quantiles that 16 random bits choose from.
+	var quantiles [1 << 16]uint16
+	for i := range quantiles {
+		x := math.Sqrt2 * math.Erfinv((2*float64(i)+1)/float64(len(quantiles))-1)
+		quantiles[i] = bf16.FromFloat32(float32(std * x))
+	}
+	const part = 1 << 20 // elements, a multiple of 4
+	data := make([]byte, 2*n+6)
+	var wg sync.WaitGroup
+	for i := 0; i*part < n; i++ {
+		wg.Go(func() {
+			rng := rand.NewPCG(seed, uint64(i))
+			for at := i * part; at < min(n, (i+1)*part); at += 4 {
+				bits := rng.Uint64()
+				four := uint64(quantiles[bits&0xFFFF]) | uint64(quantiles[bits>>16&0xFFFF])<<16 |
+					uint64(quantiles[bits>>32&0xFFFF])<<32 | uint64(quantiles[bits>>48])<<48
+				binary.LittleEndian.PutUint64(data[2*at:], four)
+			}
+		})
+	}
+	wg.Wait()
+	return data[:2*n]
+}

@@ -1,0 +1,140 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/op"
+)
+
+// Loader takes tensors out of a checkpoint by name and remembers every problem,
+// so that a broken checkpoint is described in one go.
+type Loader struct {
+	src    safetensors.Source
+	random *randomWeights // in place of src, if not nil
+	used   map[string]bool
+	bytes  int64
+	errs   []error
+}
+
+// Loader returns a loader of the files' weights.
+func (f *Files) Loader() *Loader {
+	return &Loader{src: f.Weights, random: f.random, used: map[string]bool{}}
+}
+
+// Matrix returns the weight [rows, cols] under name, in its storage type.
+func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
+	t, ok := l.take(name, rows, cols)
+	if !ok {
+		return op.Weight{}
+	}
+	types := map[safetensors.DType]op.DType{safetensors.BF16: op.BF16, safetensors.F16: op.F16, safetensors.F32: op.F32}
+	typ, ok := types[t.DType]
+	if !ok {
+		l.fail("tensor %q has dtype %s, want BF16, F16 or F32", name, t.DType)
+		return op.Weight{}
+	}
+	w, err := op.NewWeight(rows, cols, typ, t.Data)
+	if err != nil {
+		l.fail("tensor %q: %v", name, err)
+	}
+	return w
+}
+
+// Vector returns the n values under name as float32.
+func (l *Loader) Vector(name string, n int) []float32 {
+	t, ok := l.take(name, n)
+	if !ok {
+		return nil
+	}
+	v, err := t.Float32s()
+	if err != nil {
+		l.fail("%v", err)
+	}
+	return v
+}
+
+// Projection returns the linear map whose tensors are name+".weight" and, if
+// biased, name+".bias".
+func (l *Loader) Projection(name string, outputs, inputs int, biased bool) graph.Projection {
+	p := graph.Projection{Path: name, Weight: l.Matrix(name+".weight", outputs, inputs)}
+	if biased {
+		p.Bias = l.Vector(name+".bias", outputs)
+	}
+	return p
+}
+
+// Norm returns the RMSNorm whose tensor is name+".weight".
+func (l *Loader) Norm(name string, n int, eps float64) graph.Norm {
+	if l.random != nil {
+		return graph.Norm{Path: name, Weight: slices.Repeat([]float32{1}, n), Eps: eps}
+	}
+	return graph.Norm{Path: name, Weight: l.Vector(name+".weight", n), Eps: eps}
+}
+
+func (l *Loader) take(name string, shape ...int) (safetensors.Tensor, bool) {
+	if l.random != nil {
+		return l.random.tensor(name, shape), true
+	}
+	l.used[name] = true
+	t, err := l.src.Tensor(name)
+	switch {
+	case errors.Is(err, safetensors.ErrNotFound):
+		l.fail("no tensor %q", name)
+	case err != nil:
+		l.fail("%v", err)
+	case !slices.Equal(t.Shape, shape):
+		l.fail("tensor %q has shape %v, the config calls for %v", name, t.Shape, shape)
+	default:
+		l.bytes += int64(len(t.Data))
+		return t, true
+	}
+	return t, false
+}
+
+func (l *Loader) fail(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf("%w: %s", ErrWeights, fmt.Sprintf(format, args...)))
+}
+
+// maxErrors is how many problems Done spells out; a wrong config easily gives one
+// for every tensor.
+const maxErrors = 5
+
+// Done returns the memory of the weights, or what was wrong with them: tensors
+// missing, of another shape or type, or left over. Rotary frequencies, which some
+// exporters store, are computed and may be left over.
+func (l *Loader) Done() (bytes int64, err error) {
+	if l.random != nil {
+		return int64(len(l.random.block)), nil
+	}
+	for _, name := range l.src.Names() {
+		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
+			l.fail("tensor %q has no place in this architecture", name)
+		}
+	}
+	if n := len(l.errs); n > maxErrors {
+		l.errs = append(l.errs[:maxErrors], fmt.Errorf("%w: and %d more", ErrWeights, n-maxErrors))
+	}
+	return l.bytes, errors.Join(l.errs...)
+}
+
+// pageRun is about how much of a mapped file comes into memory around a byte
+// that is read: Linux maps 64 KiB, or the whole of a larger unit of its cache.
+const pageRun = 128 << 10
+
+// TouchedWeights returns how many bytes of weights a run over tokens tokens
+// brings into memory. Of the embedding table, unless it is the head too, that
+// depends on which tokens they are: between next to nothing and a run of pages for
+// each. Texts repeat tokens, and frequent ones are neighbours: a third is taken.
+// Random weights are all in memory.
+func (f *Files) TouchedWeights(weights int64, embed *op.Weight, tied bool, tokens int) int64 {
+	if tied || f.random != nil {
+		return weights
+	}
+	table := int64(len(embed.Data))
+	return weights - table + min(table, int64(tokens)*pageRun)/3
+}
