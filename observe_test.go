@@ -29,9 +29,9 @@ func (w *watcher) Observe(o pulsecol.Observation) {
 // TestObserve: in every mode each layer shows its own inputs and its column table
 // of that step, with padding, grouped queries and a short last group.
 func TestObserve(t *testing.T) {
-	for _, s := range shapes {
+	for _, s := range shapes() {
 		for _, padded := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s padded %t", caseName(s.Shape, s.group), padded), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v padded %t", s, padded), func(t *testing.T) {
 				a, b := randomOperands(1, s.Shape), randomOperands(2, s.Shape)
 				if padded {
 					padLeft(a, slices.Repeat([]int{s.Len / 2}, s.Batch)...)
@@ -39,7 +39,7 @@ func TestObserve(t *testing.T) {
 				}
 				const layers, total = 2, 5
 				var w watcher
-				cfg := pulsecol.Config{Sparsity: s.sparsity, GroupSize: s.group, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}, Observer: &w}
+				cfg := pulsecol.Config{Sparsity: s.Sparsity, GroupSize: s.Group, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}, Observer: &w}
 				r := newRig(t, a, cfg, layers, nil)
 				r.start(total)
 				for step, c := range []struct {
