@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol/internal/eval"
 	"github.com/pulsecol/pulsecol/internal/infile"
+	mappedfile "github.com/pulsecol/pulsecol/internal/mapped"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
@@ -93,13 +94,19 @@ func (f *modelFlag) hash() (string, error) {
 		return "", err
 	}
 	defer weights.Close()
-	for _, name := range weights.Names() {
-		t, err := weights.Tensor(name)
-		if err != nil {
-			return "", err
+	err = mappedfile.Guard(func() error {
+		for _, name := range weights.Names() {
+			t, err := weights.Tensor(name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(h, "%s %s %v\n", name, t.DType, t.Shape)
+			h.Write(t.Data)
 		}
-		fmt.Fprintf(h, "%s %s %v\n", name, t.DType, t.Shape)
-		h.Write(t.Data)
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
