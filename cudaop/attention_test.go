@@ -19,7 +19,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// TestPureOperators: operators without a State, on values of the machine, beside
+// TestPureOperators: operators without a State, on values of the machine, and
 // the same operators on the CPU in one graph.
 func TestPureOperators(t *testing.T) { onBoth(t, testPureOperators) }
 

@@ -17,7 +17,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestRows: where rows are wanted, attention gives these the bits that it gives them
+// TestRows: with selected rows, attention gives these the bits that it gives them
 // among all, whatever the rows of the step.
 func TestRows(t *testing.T) { onBoth(t, testRows) }
 
@@ -28,13 +28,13 @@ func testRows(t *testing.T) {
 				if group != 32 && (precision == pulsecol.Float32 || pattern != pulsecol.Columns{}) {
 					continue // has no kernel of its own
 				}
-				t.Run(fmt.Sprintf("%v,%v,g%d", precision, pattern, group), func(t *testing.T) { rowsWanted(t, precision, pattern, group) })
+				t.Run(fmt.Sprintf("%v,%v,g%d", precision, pattern, group), func(t *testing.T) { selectedRows(t, precision, pattern, group) })
 			}
 		}
 	}
 }
 
-func rowsWanted(t *testing.T, precision pulsecol.Precision, pattern pulsecol.Pattern, group int) {
+func selectedRows(t *testing.T, precision pulsecol.Precision, pattern pulsecol.Pattern, group int) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 700, HeadDim: 128}
 	n := int32(s.Len)
 	ctl := must(pulsecol.NewController(pulsecol.Config{
@@ -51,14 +51,14 @@ func rowsWanted(t *testing.T, precision pulsecol.Precision, pattern pulsecol.Pat
 			t.Error(err)
 		}
 	}()
-	wanted := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 270, 275}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}, {n + 127, 128, -1}, {511, n + 512, 300}}
+	selections := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 270, 275}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}, {n + 127, 128, -1}, {511, n + 512, 300}}
 	modes := map[pulsecol.Mode]bool{}
 	for _, off := range []bool{false, true} {
 		ctl.SetDense(off)
-		if err := ctl.Start(len(wanted)); err != nil {
+		if err := ctl.Start(len(selections)); err != nil {
 			t.Fatal(err)
 		}
-		for step, want := range wanted {
+		for step, want := range selections {
 			if err := gorgonia.Let(rows, tensor.New(tensor.WithShape(3), tensor.WithBacking(slices.Clone(want)))); err != nil {
 				t.Fatal(err)
 			}

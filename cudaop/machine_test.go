@@ -168,15 +168,15 @@ func TestErrors(t *testing.T) {
 	}
 	a := operands(9, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 64, HeadDim: 64})
 	a.Valid = slices.Repeat([]float32{1}, 64)
-	a.Valid[63] = 0 // padding behind
+	a.Valid[63] = 0 // padding on the right
 	r := newRig(t, pulsecol.Config{Sparsity: 0.5}, a)
 	r.start(t, 1)
 	if err := r.m.Step(); !errors.Is(err, op.ErrValue) {
-		t.Errorf("padding behind: %v", err)
+		t.Errorf("padding on the right: %v", err)
 	}
 }
 
-// TestSideBySide: machines of one program live, run and close beside one another.
+// TestSideBySide: several machines of a program run and close at the same time.
 func TestSideBySide(t *testing.T) {
 	needGPU(t)
 	a := operands(11, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 65, HeadDim: 64})
@@ -192,12 +192,12 @@ func TestSideBySide(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				twin, err := cudaop.Wrap(o, op.AutoPrecision)
+				device, err := cudaop.Wrap(o, op.AutoPrecision)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				y, err := op.Apply(twin, q, k, v)
+				y, err := op.Apply(device, q, k, v)
 				if err != nil {
 					t.Error(err)
 					return

@@ -61,9 +61,9 @@ func TestPadding(t *testing.T) {
 	full()
 	r.ctl.SetDense(false)
 	r.ctl.Invalidate()
-	r.masks[&mask[0]][2*s.Len-1] = 0 // padding behind
+	r.masks[&mask[0]][2*s.Len-1] = 0 // padding on the right
 	if err := r.m.Step(); !errors.Is(err, op.ErrValue) {
-		t.Fatalf("padding behind: %v", err)
+		t.Fatalf("padding on the right: %v", err)
 	}
 	set(mask, 0, 12)
 	refresh()

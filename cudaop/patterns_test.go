@@ -14,7 +14,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
-// TestPatterns: every pattern, in both precisions, beside the same layer on the CPU:
+// TestPatterns: every pattern, in both precisions, against the same layer on the CPU:
 // refresh, reuse and full attention, with and without padding.
 func TestPatterns(t *testing.T) { onBoth(t, testPatterns) }
 

@@ -121,7 +121,7 @@ func TestAttention(t *testing.T) {
 				team.Scores(scores, a.Len, a, c.Group, 0)
 				check("scores", scores)
 				lo := a.Len / 3
-				// Beside each other, behind the first lo columns of another matrix.
+				// Adjacent, after the first lo columns of another matrix.
 				team.Scores(scores[lo:], a.Len, a, c.Group, lo)
 				var part []float32
 				for r := range a.Batch * a.Heads * groups {

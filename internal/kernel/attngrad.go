@@ -96,7 +96,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 		return
 	}
 	v := t.v
-	t.v, t.keep = nil, true // the probabilities are wanted, not the output
+	t.v, t.keep = nil, true // the probabilities are needed, not the output
 	w.attend(t)
 
 	panel := &w.panels[0]
@@ -135,7 +135,7 @@ func (w *scratch) backward(t *tile, g *gradient) {
 			copy(dout[d*lanes+i*lanes:], g.dout[(first+i)*t.dim+d:][:width])
 		}
 	}
-	var keep *[lanes]float32 // of dq, nothing at first
+	var keep *[lanes]float32 // of dq; nil for the first block
 	for b := range t.blocks() {
 		start := b * t.blockLen()
 		list := t.block(start)

@@ -13,7 +13,7 @@ import (
 
 // peak measures what the processors reach on registers alone, in GFLOP/s: the
 // speed of the isa in use that no routine can exceed. The clock of many
-// machines changes within seconds, so it is measured beside every benchmark.
+// machines changes within seconds, so it is measured with every benchmark.
 func peak() float64 {
 	const rounds = 1 << 14
 	best := 0.0
@@ -40,7 +40,7 @@ func peak() float64 {
 }
 
 // measure runs f and reports the speed of its fastest run, given its number of
-// floating-point operations, beside the peak measured just before and after. The
+// floating-point operations, with the peak measured just before and after. The
 // fastest run is the one that shared the machine least.
 func measure(b *testing.B, flops float64, f func()) {
 	before := peak()

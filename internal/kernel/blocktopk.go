@@ -89,17 +89,17 @@ func (w *scratch) topBlocks(scores, valid []float32, block, k int) []uint32 {
 			w.order = append(w.order, 0)
 		}
 	}
-	w.chosen = sized(&w.chosen, Words(len(w.order)))
-	w.selectTop(w.chosen, w.order, k)
-	return w.chosen
+	w.blocks = sized(&w.blocks, Words(len(w.order)))
+	w.selectTop(w.blocks, w.order, k)
+	return w.blocks
 }
 
-// setBlocks sets, in a bitmap of keys, the valid keys in [lo, hi) of the chosen
+// setBlocks sets, in a bitmap of keys, the valid keys in [lo, hi) of the selected
 // blocks. Blocks are counted from key lo on.
-func setBlocks(keys, chosen []uint32, lo, hi, block int, valid []float32) {
+func setBlocks(keys, blocks []uint32, lo, hi, block int, valid []float32) {
 	for j := lo; j < hi; j++ {
 		b := (j - lo) / block
-		if chosen[b/32]>>(b%32)&1 != 0 && (valid == nil || valid[j] != 0) {
+		if blocks[b/32]>>(b%32)&1 != 0 && (valid == nil || valid[j] != 0) {
 			keys[j/32] |= 1 << (j % 32)
 		}
 	}

@@ -6,7 +6,7 @@ import "math/bits"
 // group attends to the valid keys of the group's bitmap, with a softmax
 // normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, N, D], lse
 // [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf. It
-// computes a's wanted queries.
+// computes the queries [a.From, a.To).
 func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	a.check("ColumnSparse")
 	table.check("ColumnSparse", a.Shape)
@@ -28,8 +28,8 @@ type columnSparseJob struct {
 	out, lse []float32
 
 	group  int // queries of a group
-	before int // groups of a head that nobody wants
-	groups int // these, and those that are wanted
+	before int // groups of a head before the query range
+	groups int // of a head, up to the end of the query range
 	pack   int // groups of a task
 }
 
@@ -82,8 +82,8 @@ func tableKeys(buf *[]int32, a *Operands, t *Table, index, u int) []int32 {
 		if valid != nil {
 			word &= nonzero(valid[32*i : min(32*i+32, a.Len)])
 		}
-		// Some keys are written at a time, whether they exist or not: a loop as long
-		// as there are bits would end at a place that no processor predicts.
+		// prefetchRows keys are written at a time, also beyond the last bit: the end of a
+		// loop over the bits is unpredictable.
 		for count := bits.OnesCount32(word); count > 0; count -= prefetchRows {
 			some := list[n:][:prefetchRows]
 			for k := range some {

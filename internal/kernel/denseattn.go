@@ -2,7 +2,7 @@ package kernel
 
 // Dense computes out = softmax(Scale q k^T) v over all valid keys: out
 // [B, H, N, D], and lse [B, H, N] = log of the sum of exp(scores) unless lse is
-// nil. It computes a's wanted queries.
+// nil. It computes the queries [a.From, a.To).
 func (t *Team) Dense(out, lse []float32, a *Operands) {
 	a.check("Dense")
 	checkLen("Dense", "out", len(out), len(a.Q))
@@ -18,8 +18,8 @@ type denseJob struct {
 	Operands
 	out, lse []float32
 	keys     [][]int32 // by batch row
-	before   int       // tiles of a head that nobody wants
-	tiles    int       // those behind them
+	before   int       // tiles of a head before the query range
+	tiles    int       // tiles of a head with queries of the range
 }
 
 func (j *denseJob) run(w *scratch, task int) {

@@ -1,6 +1,6 @@
 // Package kernel holds the arithmetic of the project, on slices:
 // attention (dense, column-sparse, its scores and its gradients), the selection
-// of columns, and the layers of a transformer. It knows nothing of Gorgonia.
+// of columns, and the layers of a transformer. It does not depend on Gorgonia.
 //
 // # Conventions
 //
@@ -24,7 +24,7 @@
 // query is one lane of a vector register. Scores of a block of keys are then a
 // matrix [keys, 32], and the maximum, the exponential and the sum of a softmax
 // are lane-wise operations without any reduction across a register. Two
-// multiplications, which read the rows that a list names where they lie, serve
+// multiplications, which read the rows that a list names in place, serve
 // q k^T, the product with v, all four products of the gradient, and Linear. See
 // tile.go for the walk over keys, isa.go for the handful of routines that exist
 // in several instruction sets, and docs/cpu.md for measurements.

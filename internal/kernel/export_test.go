@@ -50,8 +50,8 @@ func EachISABench(b *testing.B, f func(b *testing.B)) {
 	}
 }
 
-// CountProducts runs f and returns how many calls of mulRows it made. before is
-// told the number of each.
+// CountProducts runs f and returns how many calls of mulRows it made. before gets
+// the number of each.
 func CountProducts(before func(n int), f func()) int {
 	saved := active
 	defer func() { active = saved }()

@@ -68,7 +68,7 @@ func (w *scratch) sortKeys(scores, valid []float32) []uint32 {
 
 const sortKeyNaN = 1
 
-// digitBits leading bits of a sort key are looked at first.
+// The leading digitBits bits of a sort key are compared first.
 const (
 	digitBits  = 11
 	digitShift = 32 - digitBits
@@ -90,9 +90,9 @@ func sortKey(f float32) uint32 {
 }
 
 // selectTop sets the bits of the k largest non-zero sort keys, smaller index first
-// among equals, and clears all others. It goes by leading digits: a histogram of
-// them tells the digit of the k-th largest, sort keys with a larger digit are
-// selected, and only those with the same digit are looked at again. There is no
+// among equals, and clears all others. A histogram of the
+// leading digits gives the digit of the k-th largest; sort keys with a larger digit are
+// selected, and only those with the same digit are compared further. There is no
 // branch that depends on a single sort key, since such branches are unpredictable.
 func (w *scratch) selectTop(bits, order []uint32, k int) {
 	clear(bits)
@@ -163,8 +163,8 @@ func equal(x, y uint32) uint32 { return uint32((uint64(x^y) - 1) >> 63) }
 
 // kthLargest finds the k-th largest of the sort keys that index names, which agree in
 // their leading 11 bits, and the number of larger ones, 1 <= k <= len(index). It
-// goes on digit by digit, with digits so short that a histogram costs less than
-// the few sort keys it is of.
+// proceeds digit by digit, with digits so short that a histogram costs less than the
+// few sort keys.
 func kthLargest(order, index []uint32, k int) (threshold uint32, above int) {
 	threshold = order[index[0]] >> 21
 	for shift := 14; shift >= 0; shift -= 7 {

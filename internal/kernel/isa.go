@@ -22,7 +22,7 @@ type isa struct {
 	//
 	// len(list) is a positive multiple of rowUnit, and its capacity has prefetchRows more
 	// entries, whose rows are fetched but not used; k is positive. next, which may be
-	// nil, is fetched meanwhile.
+	// nil, is prefetched during the call.
 	mulRows func(list []int32, k int, a []float32, lda int, b, c []float32, ldc int, accumulate bool, next *prefetch)
 
 	// mulCols computes c = a^T b, or c = c keep + a^T b with a factor for each lane
@@ -131,7 +131,7 @@ const (
 	rowUnit = 8
 )
 
-// active is the isa in use. It is chosen once, before any call; only tests
+// active is the isa in use. It is selected once, before any call; only tests
 // change it.
 var active = isas()[0]
 

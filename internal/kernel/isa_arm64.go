@@ -3,7 +3,7 @@
 package kernel
 
 // isas lists what this machine can run, fastest first. Every arm64 processor has
-// vectors of four float32. Fetching ahead is left to the hardware, and what takes
+// vectors of four float32. Prefetching is left to the hardware, and what takes
 // little time to portable Go.
 func isas() []*isa {
 	neon := portable

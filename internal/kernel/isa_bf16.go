@@ -10,8 +10,8 @@ import "github.com/pulsecol/pulsecol/internal/bf16"
 type bf16Products struct {
 	perWord int
 
-	// unit is how many words are summed at a time. There are always whole units of
-	// words: the values that are lacking are 0.
+	// unit is the number of words that are summed at a time. Words are padded with
+	// zeros to whole units.
 	unit int
 
 	// packRows makes words of neighbours in a column, packCols of neighbours in a
@@ -19,8 +19,8 @@ type bf16Products struct {
 	// distance of lds; ldd is the distance in dst. In packRows, dst may be src if the
 	// list is 0, 1, 2, ... and ldd is lds.
 	//
-	//	packRows: dst[i*ldd+j] = src[list[i*perWord]*lds+j] and below it
-	//	packCols: dst[i*ldd+j] = src[list[i]*lds+j*perWord] and beside it
+	//	packRows: dst[i*ldd+j] = src[list[i*perWord]*lds+j] and the next in the column
+	//	packCols: dst[i*ldd+j] = src[list[i]*lds+j*perWord] and the next in the row
 	packRows, packCols packFunc
 
 	// mulRows and mulCols are those of isa on words: k, lda, the rows of b and
@@ -44,8 +44,8 @@ type bf16Products struct {
 
 	blocking
 
-	// fewerPauses is how many times fewer pauses to fetch ahead mulRows and mulCols
-	// make than those of isa for as many words: see planPrefetch.
+	// fewerPauses is the factor by which mulRows and mulCols pause less often to
+	// prefetch than those of isa for as many words: see planPrefetch.
 	fewerPauses int
 
 	// peakFMA is isa.peakFMA for these products.
@@ -55,7 +55,7 @@ type bf16Products struct {
 // tileRows is the number of rows of a tile.
 const tileRows = 16
 
-// blocking is how much of their operands packed products take at a time.
+// blocking is the sizes of the blocks of packed products.
 type blocking struct {
 	panels int // of queries, that walk over the keys together
 	keys   int // of a block
@@ -66,7 +66,7 @@ type blocking struct {
 	rows, outputs, chunk, depth int
 }
 
-// packedBlocking is that of all but AMX, and of Int16.
+// packedBlocking is the blocking of Int16, and of bfloat16 without AMX.
 var packedBlocking = blocking{
 	panels: packedPanels, keys: blockKeys,
 	rows: linearRows, outputs: linearCols, chunk: linearChunk, depth: linearDepth,

@@ -39,7 +39,7 @@ func near(t *testing.T, what string, got float32, want, scale float64) {
 }
 
 // TestMultiplications runs mulRows and mulCols over lists with repeated and
-// skipped rows, with and without something to fetch ahead.
+// skipped rows, with and without rows to prefetch.
 func TestMultiplications(t *testing.T) {
 	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))

@@ -132,7 +132,7 @@ func TestSwiGLU(t *testing.T) {
 			team.SwiGLU(y, x, s.rows, gate, up)
 			compare(t, "SwiGLU", y, plain, want)
 			intact()
-			// What an output gives does not depend on how many stand behind it.
+			// An output does not depend on the number of outputs after it.
 			fewer := func(p kernel.Projection, n int) kernel.Projection {
 				p.Weight.Data = p.Weight.Data[:len(p.Weight.Data)/p.Weight.Rows*n]
 				p.Weight.Rows = n

@@ -13,8 +13,8 @@ const (
 	// to the output. A packed panel of weights, [linearDepth, lanes], is 32 KiB.
 	linearDepth = 256
 
-	// linearChunk rows of x meet all packed panels before the next ones do, to
-	// be read from the second-level cache.
+	// linearChunk rows of x are multiplied with all packed panels before the next
+	// rows, so that they stay in the second-level cache.
 	linearChunk = 128
 )
 
@@ -37,8 +37,8 @@ func (t *Team) Linear(y, x []float32, rows int, w *Matrix, bias []float32) {
 	t.startLinear(linearJob{y: y, x: x, rows: rows, only: Projection{*w, bias}})
 }
 
-// Linears is Linear for several projections of the same inputs, whose outputs stand
-// side by side: y [rows, sum of outputs]. It adds residual, of y's size, unless that
+// Linears is Linear for several projections of the same inputs, whose outputs are
+// concatenated: y [rows, sum of outputs]. It adds residual, of y's size, unless that
 // is nil. parts must not change until it returns.
 func (t *Team) Linears(y, x, residual []float32, rows int, parts []Projection) {
 	t.startLinear(linearJob{y: y, x: x, residual: residual, rows: rows, parts: parts})
@@ -151,7 +151,7 @@ func (l *linear) multiply(bias []float32) {
 	}
 }
 
-// addResidual adds what lies as y does.
+// addResidual adds a residual of the layout of y.
 func (l *linear) addResidual(residual []float32) {
 	for i := l.firstRow; i < l.lastRow; i++ {
 		row := l.at(i, l.firstCol)[:l.lastCol-l.firstCol]

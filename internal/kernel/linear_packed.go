@@ -119,7 +119,7 @@ func (p *packedLinear) packInputs(r, rows, d, n int) (words []float32, ld int) {
 	return s.k, p.width
 }
 
-// ones is what Int16 multiplies sums by that it adds to.
+// ones are the factors by which Int16 multiplies the sums that it adds to.
 var ones = func() (x [lanes]float32) {
 	for i := range x {
 		x[i] = 1

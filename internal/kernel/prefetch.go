@@ -1,10 +1,10 @@
 package kernel
 
-// prefetch names rows that later work will read or write. A multiplication asks for
-// them to be fetched into the second-level cache while it computes, a few at a
-// time: the rows of a column-sparse attention lie anywhere, which no hardware
-// prefetcher foresees, and fetching them on demand takes as long as computing
-// with them. The last entry stays empty.
+// prefetch names rows that later work reads or writes. A multiplication prefetches
+// them into the second-level cache while it computes, a few at a time: the addresses
+// of the rows of a column-sparse attention are irregular, so hardware does not
+// prefetch them, and a fetch on demand takes as long as the computation. The last
+// entry stays empty.
 //
 // It is an alias because the generator of the assembly, which knows its layout,
 // cannot name types of this package.
@@ -14,7 +14,7 @@ type prefetch = [3]struct {
 	rows  *float32 // row 0, nil after the last entry
 	ld    int      // bytes from one row to the next
 	lines int      // cache lines of a row
-	line  int      // of the latest row still to fetch, the first ones
+	line  int      // the first lines of the latest row, which are still to be fetched
 	burst int      // lines to fetch per pause of the multiplication, in the first entry
 }
 
@@ -23,11 +23,12 @@ const cacheLine = 64
 // prefetchSteps is the number of steps between pauses of the assembly.
 const prefetchSteps = 16
 
-// prefetchRows is how far beyond the end of a list multiplications read.
+// prefetchRows is the number of entries beyond the end of a list that multiplications
+// read.
 const prefetchRows = 8
 
-// planPrefetch makes h name the rows of src, [N, dim], in list and the first count
-// rows of then, to be fetched while rows rows of the same size are multiplied with
+// planPrefetch sets h to the rows of src, [N, dim], in list and the first count rows
+// of then, which are prefetched while `rows` rows of the same size are multiplied with
 // a panel. Both may be empty.
 func planPrefetch(h *prefetch, src []float32, dim int, list []int32, then []float32, count, rows int) *prefetch {
 	*h = prefetch{}

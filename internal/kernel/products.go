@@ -28,7 +28,7 @@ const (
 	largestValue  = 1<<13 - 1
 )
 
-// products reads float32 keys and values where they lie. Otherwise they are
+// products reads float32 keys and values in place. With another precision they are
 // packed, once for all panels of the tile.
 func (w *scratch) products(t *tile, list []int32) (m products) {
 	m.precision = t.precision
@@ -75,8 +75,8 @@ func (w *scratch) products(t *tile, list []int32) (m products) {
 	return m
 }
 
-// packQuery makes the queries of a panel [dim, lanes] what the product with the
-// keys takes, in place.
+// packQuery packs the queries of a panel [dim, lanes] for the product with the keys,
+// in place.
 func (w *scratch) packQuery(t *tile, p *panel) {
 	switch t.precision {
 	case BFloat16:
@@ -106,8 +106,8 @@ func (w *scratch) scores(m *products, p *panel, s []float32, rows int, next *pre
 	}
 }
 
-// softmax takes the scores s [rows, lanes] into the softmax of a panel, and makes of
-// the exponentials what the product with the values takes, if there are values.
+// softmax adds the scores s [rows, lanes] to the softmax of a panel and packs the
+// exponentials for the product with the values, if there are values.
 func (w *scratch) softmax(t *tile, p *panel, s []float32, rows int) {
 	if t.precision != BFloat16 || t.v == nil {
 		active.softmax(s, rows, p.state[:])

@@ -267,7 +267,7 @@ func FuzzLayers(f *testing.F) {
 				"RoPE": make([]float32, len(heads)),
 			}
 			team.RMSNorm(got["RMSNorm"], x, y[:features], 1e-5)
-			// Weights times 1 are what stands before the activation.
+			// Weights times 1 are the arguments of the activation.
 			team.SwiGLU(got["SwiGLU"], []float32{1}, 1, gate, up)
 			team.RoPE(got["RoPE"], heads, positions, 1, n, kernel.Heads{Count: 2, Dim: dim}, 1e4)
 			for _, p := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {

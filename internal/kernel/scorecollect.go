@@ -92,7 +92,7 @@ func (j *scoresJob) run(w *scratch, task int) {
 	}
 }
 
-// mean says which queries a mean over a group takes: those in [first, last)
+// mean is the set of queries of a mean over a group: those in [first, last)
 // that are valid (nil = all), count of them.
 type mean struct {
 	first, last, count int

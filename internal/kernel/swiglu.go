@@ -5,7 +5,7 @@ import "fmt"
 // SwiGLU computes dst = silu(gate of x) * up of x, element by element, with
 // silu(x) = x / (1 + exp(-x)) to a relative error of at most 4e-7 (see
 // isa.swiGLU): x [rows, inputs], dst [rows, outputs]. Both projections are those
-// of Linear. What they give never leaves the caches.
+// of Linear. Their outputs stay in the caches.
 func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 	if rows < 0 {
 		panic(fmt.Sprintf("kernel: SwiGLU: rows is %d, must not be negative", rows))
@@ -56,8 +56,8 @@ func (s *scratch) swiGLU(gate, up []float32) {
 		active.swiGLU(gate[:n], gate[:n], up[:n])
 	}
 	if n < len(gate) {
-		// The rest is padded to a whole unit, so that what an element gives does not
-		// depend on how many stand behind it.
+		// The rest is padded to a whole unit, so that the result of an element does
+		// not depend on the number of elements after it.
 		g, u := s.rest[:lanes], s.rest[lanes:]
 		clear(s.rest[:])
 		copy(g, gate[n:])

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// Team is who computes: every kernel is one of its methods. It says on how many
-// goroutines a call may run and when to give up, and keeps what a call would
-// otherwise allocate. The zero value is ready for use.
+// Team runs kernels, which are its methods: it has the number of goroutines of a call,
+// the signal that stops a call, and the memory that calls reuse. The zero value is
+// ready for use.
 //
-// A team does one call at a time; a second one at the same time panics. Several
-// teams may work at once and share nothing but the processors. A team holds no
+// A team runs one call at a time; a second one at the same time panics. Several
+// teams may run at once and share nothing but the processors. A team holds no
 // goroutine between calls.
 type Team struct {
 	// Workers is the most goroutines that compute a call, the caller's among them.
@@ -65,13 +65,13 @@ func (t *Team) Stopped() bool {
 	}
 }
 
-// job is a call in pieces, which may be done in any order and at the same time:
-// they write disjoint results.
+// job is a call in tasks, which may run in any order and at the same time: they
+// write disjoint results.
 type job interface {
 	run(w *scratch, task int)
 }
 
-// run does all tasks of a job. place is where the team keeps jobs of its kind: an
+// run runs all tasks of a job. place is where the team keeps jobs of its kind: an
 // argument that goroutines share must be on the heap, and this one is already. A
 // panic in a task is raised again in the caller's goroutine, where it can be
 // recovered.
@@ -117,8 +117,8 @@ func (t *Team) helper() {
 	t.work()
 }
 
-// work does tasks until none is left. Weights may lie in mapped files: where one
-// cannot be read, the task panics with a runtime.Error that has Addr.
+// work runs tasks until none is left. Weights may be in mapped files: if one cannot
+// be read, the task panics with a runtime.Error that has Addr.
 func (t *Team) work() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -150,7 +150,7 @@ func (s spans) bounds(task int) (lo, hi int) {
 }
 
 // elementGrain is the number of elements of a task of an element-wise operation:
-// enough to hide the cost of a task, few enough to spread over many cores.
+// enough to amortise the cost of a task, few enough to spread over many cores.
 const elementGrain = 1 << 14
 
 // rowSpans splits rows of width elements.
@@ -159,7 +159,7 @@ func rowSpans(rows, width int) spans { return spans{rows, max(1, elementGrain/wi
 // scratch is the working memory of one goroutine. Its slices grow to the
 // largest size asked for and are kept in a pool between calls.
 type scratch struct {
-	team    *Team // that it works for
+	team    *Team // of the call
 	panels  [mostPanels]panel
 	factors [lanes]float32     // one number per lane of a panel
 	rest    [2 * lanes]float32 // what does not fill a unit, of two operands
@@ -179,7 +179,7 @@ type scratch struct {
 	index   [2][]int32 // keys of a query group and of the next one
 	order   []uint32   // sort keys of a row of scores
 	ties    []uint32   // sort keys that agree in their leading digits
-	chosen  []uint32   // bitmap of blocks of keys
+	blocks  []uint32   // bitmap of selected blocks of keys
 	weights []float32  // packed weights, or rows packed for a gradient
 	product []float32  // a product that does not fit its destination
 	grad    []float32  // derivatives of scores, [keys padded, lanes]

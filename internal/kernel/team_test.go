@@ -149,7 +149,7 @@ func TestPanicReachesCaller(t *testing.T) {
 	}
 }
 
-// TestTwoCallsAtOnce: a team that is shared by mistake says so.
+// TestTwoCallsAtOnce: a team that two calls use at once panics.
 func TestTwoCallsAtOnce(t *testing.T) {
 	team := &kernel.Team{Workers: 1}
 	s := newStep(t, 100)

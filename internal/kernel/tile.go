@@ -13,7 +13,7 @@ const (
 
 	// blockKeys is the largest number of keys per step of the walk. A block of
 	// scores, [blockKeys, lanes], is 16 KiB: it stays in the first-level cache
-	// between the passes over it, beside one cache line of each value row. Products of
+	// between the passes over it, together with one cache line of each value row. Products of
 	// bfloat16 have their own number of keys and panels, see blocking.
 	blockKeys = 128
 
@@ -24,7 +24,7 @@ const (
 
 // padList makes the capacity of an ascending list of rows a multiple of rowUnit
 // and prefetchRows more, which repeat the last one: multiplications take whole units
-// and look ahead.
+// and prefetch rows.
 func padList(list []int32) []int32 {
 	n := len(list)
 	for n > 0 && len(list) < roundUp(n, rowUnit)+prefetchRows {
@@ -79,16 +79,16 @@ func (l *keyLists) valid(a *Operands, lo int) [][]int32 {
 	return l.lists
 }
 
-// tile is the piece of an attention that is computed at a time: some
-// consecutive queries of one head and the keys that they share.
+// tile is a unit of work of attention: consecutive queries of one head and the keys
+// that they share.
 type tile struct {
 	dim         int
-	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are wanted
-	out         []float32 // [N, dim], nil if only scores are wanted
+	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are computed
+	out         []float32 // [N, dim], nil if only scores are computed
 	scale       float32
 	first, last int     // queries [first, last), at most Operands.tileQueries
 	keys        []int32 // ascending, padded: see padList
-	next        []int32 // what the next tile reads first, to be fetched already
+	next        []int32 // the keys that the next tile reads first, which are prefetched
 
 	// With reach >= 0, query i reads key j only if |i-j| <= reach or j < sinks.
 	reach, sinks int
@@ -152,7 +152,7 @@ func (p *panel) shrink() []float32  { return p.state[2*lanes:] }
 
 // attend computes softmax(scale q k^T) v for a tile into w.panels, block by
 // block of keys with a running maximum (the online softmax of FlashAttention).
-// The result is left unnormalised; store divides by the sum. It gives up between
+// The result is left unnormalised; store divides by the sum. It returns between
 // blocks if the team has to stop.
 func (w *scratch) attend(t *tile) {
 	dimPad := roundUp(t.dim, rowUnit)
@@ -246,7 +246,7 @@ func (t *tile) values(buf *[]float32, list []int32) ([]float32, int, []int32) {
 
 // padRows copies the listed rows of src [N, dim] to buf, padded to a multiple of
 // rowUnit elements, the distance between rows it returns. The padding is not
-// initialised: multiplications turn it into results that nobody reads.
+// initialised: multiplications turn it into results that are not read.
 func padRows(buf *[]float32, src []float32, dim int, list []int32) ([]float32, int) {
 	ld := roundUp(dim, rowUnit)
 	dst := sized(buf, len(list)*ld)

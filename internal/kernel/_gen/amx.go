@@ -19,7 +19,7 @@ import (
 //	6 7   columns of b
 //
 // In memory, c and b have the layout of all instruction sets. a is made of tiles, which are read
-// in the order in which they lie: that is what the hardware's prefetching foresees.
+// in the order of their addresses, which hardware prefetches.
 // Element p of row i of a is word
 //
 //	i/16*16*lda + p/16*256 + i%16*16 + p%16

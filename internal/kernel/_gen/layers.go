@@ -169,7 +169,7 @@ func rotate() {
 	at := GP64()
 	XORQ(at, at)
 	Label("next")
-	upper := func(base reg.GPVirtual) Mem { // the half of the head behind base
+	upper := func(base reg.GPVirtual) Mem { // the upper half of the head at base
 		p := GP64()
 		LEAQ(Mem{Base: base, Index: half, Scale: 1}, p)
 		return Mem{Base: p, Index: at, Scale: 1}

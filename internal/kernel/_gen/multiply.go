@@ -20,7 +20,7 @@ import (
 
 const prefetchSteps = 16
 
-// prefetchRows is how far ahead both fetch rows into the first-level cache. The products
+// prefetchRows is the distance in rows at which both prefetch into the first-level cache. The products
 // of a step that has to wait for the second-level cache are issued twice.
 const prefetchRows = 8
 
@@ -48,7 +48,7 @@ var (
 // prefetchType is the type prefetch of that name in package kernel.
 const prefetchType = "[3]struct{ left int; list *int32; rows *float32; ld, lines, line, burst int }"
 
-// prefetch asks for cache lines of the matrix that the parameter next describes. The
+// prefetch prefetches cache lines of the matrix that the parameter next describes. The
 // offsets are those of struct prefetch. Rows are taken from the end of the list, lines
 // from the end of a row.
 func prefetch(name string) {

@@ -62,7 +62,7 @@ func (v *isa) dotRows() {
 		half[h] = sums[0]
 	}
 	// Each half now has sums over the lower and the upper four lanes of four
-	// rows: a = [a0 a1], b = [b0 b1], wanted [a0+a1 b0+b1].
+	// rows: a = [a0 a1], b = [b0 b1], the result is [a0+a1 b0+b1].
 	lower, upper := YMM(), YMM()
 	VPERM2F128(Imm(0x20), half[1].AsY(), half[0].AsY(), lower)
 	VPERM2F128(Imm(0x31), half[1].AsY(), half[0].AsY(), upper)
