@@ -131,6 +131,9 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	if err != nil {
 		return err
 	}
+	if err := c.Open.checkMemory(mem, 1, b.Length); err != nil {
+		return err
+	}
 	limitGarbage(mem.Workspace + mem.Columns)
 
 	b.Density = 1

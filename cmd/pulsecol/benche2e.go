@@ -277,6 +277,9 @@ func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern 
 	if err != nil {
 		return cost, err
 	}
+	if err := b.cmd.Open.checkMemory(mem, 1, n); err != nil {
+		return cost, err
+	}
 	limitGarbage(mem.Workspace + mem.Columns)
 	d := newDisplay(b.progress, b.m, false)
 	defer d.close()

@@ -213,7 +213,7 @@ func (t *talk) say(text string) error {
 	if err != nil {
 		return err
 	}
-	out, err := runGeneration(t.std, t.m, t.s, att, ids, t.Watch)
+	out, err := runGeneration(t.std, &t.Open, t.m, t.s, att, ids, t.Watch)
 	if err != nil {
 		return err
 	}

@@ -68,10 +68,7 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer e.model.Close()
-	atOnce := or(c.Jobs, 1)
-	if c.Jobs == nil && e.model.embedded {
-		atOnce = runtime.GOMAXPROCS(0)
-	}
+	atOnce := e.atOnce()
 	most := int64(0)
 	for _, s := range e.shapes {
 		most = max(most, s.memory)
@@ -98,6 +95,14 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	return e.report(std.out, records)
+}
+
+// atOnce is how many samples are answered at once.
+func (e *evaluation) atOnce() int {
+	if e.Jobs == nil && e.model.embedded {
+		return runtime.GOMAXPROCS(0)
+	}
+	return or(e.Jobs, 1)
 }
 
 // Bounds of what a command asks for, far above what anyone waits for.

@@ -118,6 +118,9 @@ func (e *evaluation) firstShapes() (map[eval.Cell]shape, error) {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			tokens := len(prompt) + sampler.newTokens()
+			if err := e.Open.checkMemory(mem, e.atOnce(), tokens); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 			out[eval.Cell{Task: name, Method: m}] = shape{
 				cost:   e.operations(tokens, steps, m, cfg.Schedule),
 				memory: mem.Workspace + mem.Columns,

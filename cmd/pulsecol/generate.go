@@ -69,10 +69,13 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if err := checkLength(m, len(p.ids), s.newTokens()); err != nil {
 		return err
 	}
+	if m.embedded && p.text != "" {
+		adviseSmall(std.err, p.text)
+	}
 	if p.question != "" && !c.JSON {
 		fmt.Fprintln(std.err, elided(p.question))
 	}
-	out, err := runGeneration(std, m, s, att, p.ids, c.Watch)
+	out, err := runGeneration(std, &c.Open, m, s, att, p.ids, c.Watch)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type infoCmd struct {
 }
 
 func (infoCmd) Help() string {
-	return `The flags of "pulsecol generate" say which run the memory is predicted for. The prediction is the peak of all memory of the process, mapped weights included; and for a run on a GPU what it takes there.
+	return `The flags of "pulsecol generate" say which run the memory is predicted for. The prediction is the peak of all memory of the process, mapped weights included; and for a run on a GPU what it takes there. With --random-weights it is that of a run with a checkpoint of the same shape, in bfloat16, and then that of a run with random weights.
 
 Examples:
   pulsecol info
@@ -161,6 +161,9 @@ func (i *information) print(w io.Writer) error {
 	}
 	row("memory", "about %s for %s, %d of them generated, with %s:", byteSize(p.Peak), tokens, p.NewTokens, p.Method)
 	row("", "%s weights, %s activations, %s column tables, %s program", byteSize(p.Weights), byteSize(p.Workspace), byteSize(p.Columns), byteSize(p.Program))
+	if p.RandomPeak > 0 {
+		row("", "with random weights, which share memory: about %s, %s of them weights", byteSize(p.RandomPeak), byteSize(p.RandomWeights))
+	}
 	if g := p.GPU; g != nil {
 		row("GPU memory", "%s:", byteSize(g.Total))
 		row("", "%s weights, %s activations, %s scores, %s column tables, %s inputs and results",

@@ -80,6 +80,9 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Open.checkMemory(mem, 1, len(p.ids)+s.newTokens()); err != nil {
+		return err
+	}
 	limitGarbage(mem.Workspace)
 	d := newDisplay(std.err, m, false)
 	res, err := s.generate(ctx, p.ids, cfg, d.step)

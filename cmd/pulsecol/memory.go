@@ -36,6 +36,10 @@ type memoryPrediction struct {
 	Program   int64  `json:"program_bytes"` // all the rest
 	Peak      int64  `json:"peak_bytes"`
 
+	// Of random weights, which share memory, in the place of a checkpoint's.
+	RandomWeights int64 `json:"random_weights_bytes,omitempty"`
+	RandomPeak    int64 `json:"random_peak_bytes,omitempty"`
+
 	GPU *gpuMemory `json:"gpu,omitempty"` // of a run on a GPU; the rest is then the host's memory
 }
 
@@ -65,7 +69,11 @@ func predictMemory(s sampler, att attention, batch, length int, resident bool) (
 	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))
 	p := memoryPrediction{
 		Batch: batch, Length: length, NewTokens: s.newTokens(), Method: att.method,
-		Weights: mem.Weights, Workspace: mem.Workspace, Columns: mem.Columns, Program: program, Peak: mem.Total() + program,
+		Weights: mem.Checkpoint, Workspace: mem.Workspace, Columns: mem.Columns, Program: program,
+	}
+	p.Peak = p.Weights + p.Workspace + p.Columns + p.Program
+	if mem.Weights != mem.Checkpoint {
+		p.RandomWeights, p.RandomPeak = mem.Weights, mem.Total()+program
 	}
 	if need := mem.GPU; need.Total() > 0 {
 		p.GPU = &gpuMemory{need.Weights, need.Columns, need.Scores, need.Activations, need.Machine, need.Total()}

@@ -42,6 +42,8 @@ func TestMemoryPredictionIsWithinTenPercent(t *testing.T) {
 	}{
 		{"dense", large, 1024, []string{"--gen-length", "64", "--block-length", "32", "--method", "full"}, []string{"--steps", "4"}},
 		{"pulsecol", large, 1000, []string{"--gen-length", "64", "--block-length", "32", "--sparsity", "0.8"}, []string{"--steps", "4", "--refreshes", "1"}},
+		{"bfloat16", large, 512, []string{"--gen-length", "64", "--block-length", "32", "--precision", "bfloat16"}, []string{"--steps", "4"}},
+		{"random", large, 512, []string{"--gen-length", "64", "--block-length", "32", "--random-weights"}, []string{"--steps", "4"}},
 		{"guided", large, 500, []string{"--gen-length", "32", "--cfg-scale", "1"}, []string{"--steps", "2"}},
 		{"embedded", "", 400, nil, nil},
 	} {
@@ -59,12 +61,46 @@ func TestMemoryPredictionIsWithinTenPercent(t *testing.T) {
 			}
 			var real int64
 			peak(t, &real, append(append([]string{"generate", "--json", "--prompt-ids", listed(prompt)}, c.flags...), c.run...)...)
-			ratio := float64(i.Memory.Peak) / float64(real)
-			t.Logf("predicted %s, took %s: %.3f (%+v)", byteSize(i.Memory.Peak), byteSize(real), ratio, i.Memory)
+			predicted := i.Memory.Peak
+			if i.Memory.RandomPeak > 0 {
+				predicted = i.Memory.RandomPeak
+			}
+			ratio := float64(predicted) / float64(real)
+			t.Logf("predicted %s, took %s: %.3f (%+v)", byteSize(predicted), byteSize(real), ratio, i.Memory)
 			if ratio < 0.9 || ratio > 1.1 {
 				t.Errorf("the prediction is %.3f of what it took", ratio)
 			}
 		})
+	}
+}
+
+// TestRandomWeightsPredictTheCheckpoint: for a shape without a checkpoint info says what
+// the checkpoint would take.
+func TestRandomWeightsPredictTheCheckpoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a model of 150 MB")
+	}
+	model := randomModel(t, 6000)
+	predicted := func(args ...string) memoryPrediction {
+		var i information
+		out, _ := command(t, append([]string{"info", "--json", "--length", "512", "--gen-length", "64", "--model", model}, args...)...)
+		if err := json.Unmarshal([]byte(out), &i); err != nil {
+			t.Fatal(err)
+		}
+		return i.Memory
+	}
+	for _, precision := range []string{"float32", "bfloat16"} {
+		real, random := predicted("--precision", precision), predicted("--precision", precision, "--random-weights")
+		// The norms are no tensors of random weights.
+		if d := real.Weights - random.Weights; d < 0 || d > real.Weights/100 {
+			t.Errorf("%s: weights of %d bytes, want %d", precision, random.Weights, real.Weights)
+		}
+		if random.Workspace != real.Workspace || random.Columns != real.Columns {
+			t.Errorf("%s: %+v, want %+v", precision, random, real)
+		}
+		if random.Peak < real.Weights || random.RandomPeak >= random.Peak || random.RandomWeights == 0 || real.RandomPeak != 0 {
+			t.Errorf("%s: %+v and %+v", precision, random, real)
+		}
 	}
 }
 

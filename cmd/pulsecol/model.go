@@ -129,6 +129,8 @@ type modelFlag struct {
 	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files; or the name ORG/NAME[@REVISION] of a model in the HuggingFace cache, where hf download puts it. Default: a small model in the program."`
 	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
 
+	IgnoreMemory bool `name:"ignore-memory" help:"Run even what needs more memory than this machine has available."`
+
 	RandomWeights bool    `name:"random-weights" help:"Random weights, for measuring time and memory without a checkpoint: of --shape, or of --model's config.json. There is no tokenizer then."`
 	Shape         *string `placeholder:"NAME" xor:"model" enum:"llada-8b,dream-7b" help:"With --random-weights: the published configuration of LLaDA-8B or of Dream-7B, for up to 131072 tokens."`
 }

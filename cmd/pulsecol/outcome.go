@@ -43,9 +43,12 @@ func (o *outcome) untilStop(stops []int32) []int32 {
 
 // runGeneration generates from one prompt, and shows how far it is on the standard
 // error. An interrupted generation is no error.
-func runGeneration(std stdio, m *openModel, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
+func runGeneration(std stdio, open *modelFlag, m *openModel, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
 	mem, err := s.memory(1, len(prompt), att.Config)
 	if err != nil {
+		return outcome{}, err
+	}
+	if err := open.checkMemory(mem, 1, len(prompt)+s.newTokens()); err != nil {
 		return outcome{}, err
 	}
 	limitGarbage(mem.Workspace + mem.Columns)

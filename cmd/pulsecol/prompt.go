@@ -25,6 +25,7 @@ type promptFlags struct {
 type prompt struct {
 	ids      []int32
 	question string // the small model's own question, if it was asked
+	text     string // the user's, if it was a text
 }
 
 // read returns the prompt for m.
@@ -46,6 +47,8 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	p := prompt{}
 	if own {
 		p.question = text
+	} else {
+		p.text = text
 	}
 	p.ids, err = f.encode(m, text)
 	return p, err

@@ -195,9 +195,7 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if err != nil {
 		return mem, fmt.Errorf("dream: %w", err)
 	}
-	mem.Weights = m.weights.bytes
-	if mem.GPU.Weights == 0 { // a GPU gets all of them
-		mem.Weights = m.files.TouchedWeights(m.weights.bytes, &m.weights.embed, m.cfg.TiedHead, s.Len)
-	}
+	all := m.cfg.TiedHead || mem.GPU.Weights > 0 // a head or a GPU reads the whole embedding table
+	mem.Weights, mem.Checkpoint = m.files.TouchedWeights(m.weights.bytes, &m.weights.embed, all, s.Len)
 	return mem, nil
 }

@@ -42,6 +42,7 @@ const (
 type randomWeights struct {
 	block []byte // bfloat16
 	at    int    // element where the next tensor begins
+	bytes int64  // of all tensors, had each memory of its own
 }
 
 // tensor returns the next tensor.
@@ -51,6 +52,7 @@ func (r *randomWeights) tensor(name string, shape []int) safetensors.Tensor {
 		n *= d
 	}
 	r.at = (r.at + randomStride) % randomShift
+	r.bytes += 2 * int64(n)
 	return safetensors.Tensor{
 		Info: safetensors.Info{Name: name, DType: safetensors.BF16, Shape: shape}, Data: r.block[2*from : 2*(from+n) : 2*(from+n)],
 	}

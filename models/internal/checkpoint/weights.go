@@ -126,15 +126,25 @@ func (l *Loader) Done() (bytes int64, err error) {
 // that is read: Linux maps 64 KiB, or the whole of a larger unit of its cache.
 const pageRun = 128 << 10
 
-// TouchedWeights returns how many bytes of weights a run over tokens tokens
-// brings into memory. Of the embedding table, unless it is the head too, that
-// depends on which tokens they are: between next to nothing and a run of pages for
-// each. Texts repeat tokens, and frequent ones are neighbours: a third is taken.
-// Random weights are all in memory.
-func (f *Files) TouchedWeights(weights int64, embed *op.Weight, tied bool, tokens int) int64 {
-	if tied || f.random != nil {
-		return weights
+// TouchedWeights returns how many bytes of weights a run over a number of tokens
+// brings into memory, weights being the bytes of all, and how many it would with a
+// checkpoint in bfloat16: the same, unless the weights are random, which share memory
+// and are in it already. all says that the run reads all of a checkpoint.
+//
+// Otherwise it depends on the tokens what is read of the embedding table: between next
+// to nothing and a run of pages for each. Texts repeat tokens, and frequent ones are
+// neighbours: a third is taken.
+func (f *Files) TouchedWeights(weights int64, embed *op.Weight, all bool, tokens int) (touched, checkpoint int64) {
+	checkpoint = weights
+	if f.random != nil {
+		checkpoint = f.random.bytes
 	}
-	table := int64(len(embed.Data))
-	return weights - table + min(table, int64(tokens)*pageRun)/3
+	if !all {
+		table := int64(len(embed.Data))
+		checkpoint += min(table, int64(tokens)*pageRun)/3 - table
+	}
+	if f.random != nil {
+		return weights, checkpoint
+	}
+	return checkpoint, checkpoint
 }

@@ -13,6 +13,10 @@ type Memory struct {
 	Workspace int64 // activations of a block, scores of a refresh, and logits; of a run on a GPU a copy of these alone
 	Columns   int64 // column tables of all layers
 
+	// Checkpoint is what Weights would be with a checkpoint in bfloat16 where the weights
+	// are random and share memory; else Weights.
+	Checkpoint int64
+
 	GPU cudaop.Need // of a run on a GPU, zero on the CPU
 }
 
