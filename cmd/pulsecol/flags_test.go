@@ -77,7 +77,6 @@ var taken = map[string][]string{
 // inapplicable lists flags that commands share with others and never take.
 var inapplicable = map[string]bool{
 	"inspect/drift": true, "bench step/drift": true,
-	"eval/samples":   true, // see eval_test.go
 	"bench step/eta": true, "bench step/refreshes": true, "bench step/skip": true,
 }
 

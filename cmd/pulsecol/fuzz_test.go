@@ -50,11 +50,7 @@ func FuzzCommandLine(f *testing.F) {
 func randomArguments(rng *rand.Rand, node *kong.Node) string {
 	var flags []*kong.Flag
 	for _, group := range node.AllFlags(true) {
-		for _, f := range group {
-			if f.Name != "samples" || !strings.HasSuffix(node.Path(), "eval") {
-				flags = append(flags, f)
-			}
-		}
+		flags = append(flags, group...)
 	}
 	args := strings.Fields(strings.TrimPrefix(node.Path(), "pulsecol "))
 	values := append([]string{"1", "4", "0.5", "1,2,3", "x", "LLADA", "DREAM", "uniform,random", "pulsecol", "cpu", "llada"}, extremes...)
