@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -366,18 +367,7 @@ func TestPrecisionGrad(t *testing.T) {
 // FuzzPrecisions compares the instruction sets with the reference on any shape, with rounded
 // products.
 func FuzzPrecisions(f *testing.F) {
-	f.Add(uint64(1), uint8(1), uint8(1), uint8(1), uint8(4), uint8(1), uint8(0), int8(-1))
-	f.Add(uint64(2), uint8(2), uint8(7), uint8(129), uint8(16), uint8(32), uint8(1), int8(-1))
-	f.Add(uint64(3), uint8(1), uint8(2), uint8(70), uint8(5), uint8(9), uint8(2), int8(6))
-	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, ratio, n, dim, group, pad uint8, reach int8) {
-		s := kernel.Shape{Batch: 1, KVHeads: 1 + int(kvHeads)%2, Len: 1 + int(n), HeadDim: 1 + int(dim)%40}
-		s.Heads = s.KVHeads * (1 + int(ratio)%4)
-		r := newRand(seed)
-		a := operands(r, s)
-		[]attncase.Padding{nil, attncase.Left, attncase.Scattered, attncase.FirstRow}[pad%4].Apply(a)
-		c := attncase.Case{Shape: s, Group: 1 + int(group)}
-		table := c.Tables(r)["random"]
-		table.Reach, table.Sinks = int(reach), int(pad)
+	fuzzAttention(f, func(t *testing.T, r *rand.Rand, a *kernel.Operands, c attncase.Case, table *kernel.Table) {
 		eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 			a.Precision = p
 			checkPrecision(t, a, c.Group, map[string]*kernel.Table{"sparse": table})

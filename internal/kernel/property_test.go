@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -199,8 +200,8 @@ func TestWorkerCount(t *testing.T) {
 	}
 }
 
-// FuzzISAs compares the instruction sets with the reference on any shape.
-func FuzzISAs(f *testing.F) {
+// fuzzAttention runs f on attention of any shape, with a table of columns.
+func fuzzAttention(f *testing.F, run func(t *testing.T, r *rand.Rand, a *kernel.Operands, c attncase.Case, table *kernel.Table)) {
 	f.Add(uint64(1), uint8(1), uint8(1), uint8(1), uint8(4), uint8(1), uint8(0), int8(-1))
 	f.Add(uint64(2), uint8(2), uint8(7), uint8(129), uint8(16), uint8(32), uint8(1), int8(-1))
 	f.Add(uint64(3), uint8(1), uint8(2), uint8(70), uint8(5), uint8(9), uint8(2), int8(6))
@@ -213,6 +214,14 @@ func FuzzISAs(f *testing.F) {
 		c := attncase.Case{Shape: s, Group: 1 + int(group)}
 		table := c.Tables(r)["random"]
 		table.Reach, table.Sinks = int(reach), int(pad)
+		run(t, r, a, c, table)
+	})
+}
+
+// FuzzISAs compares the instruction sets with the reference on any shape.
+func FuzzISAs(f *testing.F) {
+	fuzzAttention(f, func(t *testing.T, r *rand.Rand, a *kernel.Operands, c attncase.Case, table *kernel.Table) {
+		s := a.Shape
 		dout := normal(r, len(a.Q), 1)
 		want := attentionResults(a, c.Group, dout, map[string]*kernel.Table{"sparse": table})
 		for _, name := range kernel.ISANames() {

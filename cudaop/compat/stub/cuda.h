@@ -7,22 +7,12 @@
 
 #define CUDA_VERSION 12040
 #define CUDAAPI
-
-typedef unsigned int cuuint32_t;
-typedef unsigned long long cuuint64_t;
-typedef unsigned long long CUdeviceptr;
+typedef unsigned int cuuint32_t; typedef unsigned long long cuuint64_t; typedef unsigned long long CUdeviceptr;
 typedef int CUdevice;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUmod_st *CUmodule;
-typedef struct CUfunc_st *CUfunction;
-typedef struct CUarray_st *CUarray;
-typedef struct CUtexref_st *CUtexref;
-typedef struct CUsurfref_st *CUsurfref;
-typedef struct CUevent_st *CUevent;
-typedef struct CUstream_st *CUstream;
-typedef struct CUgraph_st *CUgraph;
-typedef struct CUgraphNode_st *CUgraphNode;
-typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUctx_st *CUcontext; typedef struct CUmod_st *CUmodule; typedef struct CUfunc_st *CUfunction;
+typedef struct CUarray_st *CUarray; typedef struct CUtexref_st *CUtexref; typedef struct CUsurfref_st *CUsurfref;
+typedef struct CUevent_st *CUevent; typedef struct CUstream_st *CUstream; typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode; typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUlinkState_st *CUlinkState;
 typedef void (*CUhostFn)(void *);
 typedef struct { char bytes[16]; } CUuuid;
@@ -127,9 +117,7 @@ typedef enum {
 	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89, CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED = 90,
 	CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
 } CUdevice_attribute;
-typedef enum {
-	CU_TR_FILTER_MODE_POINT = 0, CU_TR_FILTER_MODE_LINEAR = 1,
-} CUfilter_mode;
+typedef enum { CU_TR_FILTER_MODE_POINT = 0, CU_TR_FILTER_MODE_LINEAR = 1 } CUfilter_mode;
 typedef enum {
 	CU_FUNC_CACHE_PREFER_NONE = 0, CU_FUNC_CACHE_PREFER_SHARED = 1, CU_FUNC_CACHE_PREFER_L1 = 2,
 	CU_FUNC_CACHE_PREFER_EQUAL = 3,
@@ -171,24 +159,12 @@ typedef enum {
 	CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE = 0, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE = 1,
 	CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE = 2,
 } CUsharedconfig;
-typedef enum {
-	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
-} CUstreamCaptureMode;
-typedef enum {
-	CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9,
-} CUtensorMapDataType;
-typedef enum {
-	CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
-} CUtensorMapFloatOOBfill;
-typedef enum {
-	CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
-} CUtensorMapInterleave;
-typedef enum {
-	CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3,
-} CUtensorMapL2promotion;
-typedef enum {
-	CU_TENSOR_MAP_SWIZZLE_128B = 3,
-} CUtensorMapSwizzle;
+typedef enum { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 } CUstreamCaptureMode;
+typedef enum { CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9 } CUtensorMapDataType;
+typedef enum { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 } CUtensorMapFloatOOBfill;
+typedef enum { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 } CUtensorMapInterleave;
+typedef enum { CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3 } CUtensorMapL2promotion;
+typedef enum { CU_TENSOR_MAP_SWIZZLE_128B = 3 } CUtensorMapSwizzle;
 /* Flags. */
 enum {
 	CU_CTX_SCHED_AUTO = 0, CU_EVENT_DEFAULT = 0, CU_OCCUPANCY_DEFAULT = 0, CU_PREFER_PTX = 0, CU_STREAM_DEFAULT = 0,
@@ -204,13 +180,11 @@ enum {
 
 typedef struct {
 	size_t Width, Height;
-	CUarray_format Format;
-	unsigned int NumChannels;
+	CUarray_format Format; unsigned int NumChannels;
 } CUDA_ARRAY_DESCRIPTOR;
 typedef struct {
 	size_t Width, Height, Depth;
-	CUarray_format Format;
-	unsigned int NumChannels, Flags;
+	CUarray_format Format; unsigned int NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 typedef struct {
 	size_t srcXInBytes, srcY;
@@ -248,12 +222,10 @@ typedef struct {
 	void **kernelParams, **extra;
 } CUDA_KERNEL_NODE_PARAMS;
 typedef struct {
-	CUhostFn fn;
-	void *userData;
+	CUhostFn fn; void *userData;
 } CUDA_HOST_NODE_PARAMS;
 typedef struct {
-	CUdeviceptr dst;
-	size_t pitch;
+	CUdeviceptr dst; size_t pitch;
 	unsigned int value, elementSize;
 	size_t width, height;
 } CUDA_MEMSET_NODE_PARAMS;
