@@ -7,7 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -101,7 +101,7 @@ func Plans(vm gorgonia.VM) (n int, err error) {
 }
 
 // Choose applies a rule to rows of the host's on a machine's GPU.
-func Choose(vm gorgonia.VM, rule *sampler.Rule, rows, unconditional [][]float32) (out []sampler.Choice, err error) {
+func Choose(vm gorgonia.VM, rule *lmhead.Rule, rows, unconditional [][]float32) (out []lmhead.Choice, err error) {
 	err = inCall(vm, func(c *call) (err error) {
 		copied := func(rows [][]float32) (cu.DevicePtr, error) {
 			if rows == nil {

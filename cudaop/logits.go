@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
-	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -46,24 +46,14 @@ func (r *logits) run(c *call) (gorgonia.Value, error) {
 // rowBytes is the size of one of the rows that w is multiplied with.
 func (c *call) rowBytes(w *op.Weight) int64 { return int64(w.Cols) * int64(c.o.dtype().Size()) }
 
-// LogitsLater makes the twin of an op.Logits keep the rows it would compute logits
-// from, and gives logits when they are asked for after a step: then only of rows
-// that somebody wants, a bounded number at a time, and what a sampler.Rule asks of
-// them without a copy. The returned function gives those of the first rows of the
-// latest step; they are valid until the next one. The node's own value is then no
-// logits. It is called before the machine is made; for any other operator it
-// returns nil.
-func LogitsLater(o gorgonia.Op) func(rows int) sampler.Logits {
-	twin, ok := o.(*Op)
+// DeferLogits implements lmhead.Deferrer for an op.Logits.
+func (o *Op) DeferLogits() func(rows int) lmhead.Logits {
+	r, ok := o.runner.(*logits)
 	if !ok {
 		return nil
 	}
-	r, ok := twin.runner.(*logits)
-	if !ok {
-		return nil
-	}
-	r.later = &logitsLater{o: twin, weight: r.weight}
-	return func(rows int) sampler.Logits { return laterLogits{r.later, rows} }
+	r.later = &logitsLater{o: o, weight: r.weight}
+	return func(rows int) lmhead.Logits { return laterLogits{r.later, rows} }
 }
 
 // logitsLater is what the logits of a step are computed from.
@@ -208,7 +198,7 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 	return rows, nil
 }
 
-func (l laterLogits) Choose(rule *sampler.Rule) (out []sampler.Choice, err error) {
+func (l laterLogits) ApplyRule(rule *lmhead.Rule) (out []lmhead.Choice, err error) {
 	n, most, vocab := l.wanted, l.chunk(), l.weight.Rows
 	guided := rule.Guidance != 0
 	if guided {
@@ -235,35 +225,35 @@ func (l laterLogits) Choose(rule *sampler.Rule) (out []sampler.Choice, err error
 	return out, err
 }
 
-// choice is sampler.Choice as the kernel writes it.
+// choice is lmhead.Choice as the kernel writes it.
 type choice struct {
-	confidence float64
-	token, bad int32
-	logit      float32
-	_          int32
+	confidence     float64
+	token, invalid int32
+	logit          float32
+	_              int32
 }
 
 // choose queues the choices of a rule for rows of vocab logits each; u is 0 without
 // guidance.
-func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *sampler.Rule) error {
+func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *lmhead.Rule) error {
 	k, err := c.kernel("confidence", "confidence")
 	if err != nil {
 		return err
 	}
 	var dtype int
-	switch rule.DType {
-	case sampler.BFloat16:
+	switch rule.Rounding {
+	case lmhead.BFloat16:
 		dtype = 1
-	case sampler.Float64:
+	case lmhead.Float64:
 		dtype = 2
 	}
 	return k.launch(rows, address(logits), address(u), address(out), integer(vocab), float(float64(rule.Guidance)),
-		integer(int(rule.Never)), integer(int(rule.Impossible)), integer(int(rule.Late[0])), integer(int(rule.Late[1])),
-		integer(int(rule.Measure)), integer(dtype))
+		integer(int(rule.SuppressToken)), integer(int(rule.BanToken)), integer(int(rule.DeferTokens[0])), integer(int(rule.DeferTokens[1])),
+		integer(int(rule.Confidence)), integer(dtype))
 }
 
 // choices waits for n choices and copies them.
-func (c *call) choices(at cu.DevicePtr, n int) ([]sampler.Choice, error) {
+func (c *call) choices(at cu.DevicePtr, n int) ([]lmhead.Choice, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -271,9 +261,9 @@ func (c *call) choices(at cu.DevicePtr, n int) ([]sampler.Choice, error) {
 	if err := c.queue.toHost(unsafe.Pointer(&made[0]), at, int64(n)*int64(unsafe.Sizeof(made[0]))); err != nil {
 		return nil, fmt.Errorf("cudaop: copy of %d choices: %w", n, err)
 	}
-	out := make([]sampler.Choice, n)
+	out := make([]lmhead.Choice, n)
 	for i, m := range made {
-		out[i] = sampler.Choice{Token: m.token, Confidence: m.confidence, Bad: m.bad, Logit: m.logit}
+		out[i] = lmhead.Choice{Token: m.token, Confidence: m.confidence, InvalidToken: m.invalid, InvalidLogit: m.logit}
 	}
 	return out, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
@@ -20,9 +21,9 @@ import (
 )
 
 // same reports whether two choices are equal to the last bit; NaN is NaN.
-func same(a, b sampler.Choice) bool {
-	return a.Token == b.Token && a.Bad == b.Bad && math.Float64bits(a.Confidence) == math.Float64bits(b.Confidence) &&
-		(a.Logit == b.Logit || a.Logit != a.Logit && b.Logit != b.Logit)
+func same(a, b lmhead.Choice) bool {
+	return a.Token == b.Token && a.InvalidToken == b.InvalidToken && math.Float64bits(a.Confidence) == math.Float64bits(b.Confidence) &&
+		(a.InvalidLogit == b.InvalidLogit || a.InvalidLogit != a.InvalidLogit && b.InvalidLogit != b.InvalidLogit)
 }
 
 // TestChoose: what the GPU makes of a row of logits is what the rule says, to the
@@ -60,22 +61,22 @@ func testChoose(t *testing.T) {
 		other := slices.Clone(rows) // of guidance
 		slices.Reverse(other[:8])
 		none, last := int32(-1), int32(vocab-1)
-		for _, rule := range []sampler.Rule{
-			{Never: none, Impossible: none, Late: [2]int32{none, none}},
-			{Never: 0, Impossible: none, Late: [2]int32{none, none}},
-			{Never: none, Impossible: last, Late: [2]int32{0, last}},
-			{Never: last, Impossible: 0, Late: [2]int32{none, last / 2}},
-			{Never: none, Impossible: none, Late: [2]int32{0, none}, Guidance: 2.3},
+		for _, rule := range []lmhead.Rule{
+			{SuppressToken: none, BanToken: none, DeferTokens: [2]int32{none, none}},
+			{SuppressToken: 0, BanToken: none, DeferTokens: [2]int32{none, none}},
+			{SuppressToken: none, BanToken: last, DeferTokens: [2]int32{0, last}},
+			{SuppressToken: last, BanToken: 0, DeferTokens: [2]int32{none, last / 2}},
+			{SuppressToken: none, BanToken: none, DeferTokens: [2]int32{0, none}, Guidance: 2.3},
 		} {
-			for _, rule.Measure = range []sampler.Measure{sampler.Nothing, sampler.Probability, sampler.Margin, sampler.NegativeEntropy} {
-				for _, rule.DType = range []sampler.DType{sampler.Float32, sampler.BFloat16, sampler.Float64} {
+			for _, rule.Confidence = range []lmhead.Confidence{lmhead.NoConfidence, lmhead.Probability, lmhead.Margin, lmhead.NegativeEntropy} {
+				for _, rule.Rounding = range []lmhead.Rounding{lmhead.Float32, lmhead.BFloat16, lmhead.Float64} {
 					u := other
 					if rule.Guidance == 0 {
 						u = nil
 					}
 					got := must(cudaop.Choose(vm, &rule, rows, u))(t)
 					for i, c := range got {
-						if want := rule.Choose(rows[i], other[i]); !same(c, want) {
+						if want := sampler.ApplyRule(&rule, rows[i], other[i]); !same(c, want) {
 							t.Fatalf("%d tokens, row %d, %+v: %+v, want %+v", vocab, i, rule, c, want)
 						}
 					}
@@ -85,9 +86,9 @@ func testChoose(t *testing.T) {
 	}
 }
 
-// TestLogitsLater: logits that are asked for after a step are those of the operator,
+// TestDeferLogits: logits that are asked for after a step are those of the operator,
 // and choices are made of them, in one part and in several.
-func TestLogitsLater(t *testing.T) {
+func TestDeferLogits(t *testing.T) {
 	needGPU(t)
 	const n, features, vocab, batch = 9, 64, 1031, 2
 	r := rand.New(rand.NewPCG(5, 0))
@@ -114,9 +115,9 @@ func TestLogitsLater(t *testing.T) {
 			cpu, gpu := both(t, c.precision, op.NewTakeRows("rows"), x, at)
 			cpu = must(op.Apply(head, cpu, at))(t)
 			gpu = must(op.Apply(must(cudaop.Wrap(head, c.precision))(t), gpu, at))(t)
-			later := cudaop.LogitsLater(gpu.Op())
-			if later == nil || cudaop.LogitsLater(cpu.Op()) != nil {
-				t.Fatal("LogitsLater is for the twin alone")
+			later := lmhead.Defer(gpu.Op())
+			if later == nil || lmhead.Defer(cpu.Op()) != nil {
+				t.Fatal("only CUDA operators defer logits")
 			}
 			if _, err := later(rows).Rows(1, 0); err == nil {
 				t.Error("logits before the first step")
@@ -138,25 +139,25 @@ func TestLogitsLater(t *testing.T) {
 			some := must(logits.Rows(2, 1, 4))(t)
 			tol.Close(t, slices.Concat(some...), slices.Concat(want[vocab:3*vocab], want[4*vocab:6*vocab]), 1e-5)
 
-			rule := sampler.Rule{Never: 7, Impossible: 3, Late: [2]int32{1, 2}, Measure: sampler.Probability}
+			rule := lmhead.Rule{SuppressToken: 7, BanToken: 3, DeferTokens: [2]int32{1, 2}, Confidence: lmhead.Probability}
 			for _, rule.Guidance = range []float32{0, 1.5} {
 				count := rows
 				if rule.Guidance != 0 {
 					count /= 2
 				}
-				got := must(logits.(sampler.Chooser).Choose(&rule))(t)
+				got := must(logits.(lmhead.RuleApplier).ApplyRule(&rule))(t)
 				if len(got) != count {
 					t.Fatalf("%d choices, want %d", len(got), count)
 				}
 				for i, c := range got {
 					// A product of other rows may add in another order.
-					want := rule.Choose(all[i], all[(i+rows/2)%rows])
+					want := sampler.ApplyRule(&rule, all[i], all[(i+rows/2)%rows])
 					if c.Token != want.Token || math.Abs(c.Confidence-want.Confidence) > 1e-4*want.Confidence {
 						t.Errorf("guidance %v, row %d: %+v, want %+v", rule.Guidance, i, c, want)
 					}
 				}
 			}
-			if none := later(0); len(must(none.(sampler.Chooser).Choose(&sampler.Rule{}))(t)) != 0 {
+			if none := later(0); len(must(none.(lmhead.RuleApplier).ApplyRule(&lmhead.Rule{}))(t)) != 0 {
 				t.Error("choices of no rows")
 			}
 		})
@@ -180,14 +181,14 @@ func TestLogitsShapes(t *testing.T) {
 	x, at := input(g, "x", normal(rows*features), 1, rows, features), input(g, "rows", make([]int32, rows), rows)
 	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features)))(t)
 	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(t), x, at))(t)
-	later := cudaop.LogitsLater(gpu.Op())
+	later := lmhead.Defer(gpu.Op())
 	vm := machine(t, g)
 	run(t, vm)
 	before := must(cudaop.Plans(vm))(t)
-	rule := sampler.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}}
-	all := must(later(rows).(sampler.Chooser).Choose(&rule))(t)
+	rule := lmhead.Rule{SuppressToken: -1, BanToken: -1, DeferTokens: [2]int32{-1, -1}}
+	all := must(later(rows).(lmhead.RuleApplier).ApplyRule(&rule))(t)
 	for _, wanted := range []int{199, 129, 128, 127, 50, 2, 1} {
-		got := must(later(wanted).(sampler.Chooser).Choose(&rule))(t)
+		got := must(later(wanted).(lmhead.RuleApplier).ApplyRule(&rule))(t)
 		if len(got) != wanted {
 			t.Fatalf("%d choices of %d rows", len(got), wanted)
 		}
@@ -202,8 +203,8 @@ func TestLogitsShapes(t *testing.T) {
 	}
 }
 
-// TestLogitsLaterErrors: of rows that are not there, and of a machine that is closed.
-func TestLogitsLaterErrors(t *testing.T) {
+// TestDeferLogitsErrors: of rows that are not there, and of a machine that is closed.
+func TestDeferLogitsErrors(t *testing.T) {
 	needGPU(t)
 	g := gorgonia.NewGraph()
 	x, rows := input(g, "x", make([]float32, 32), 1, 4, 8), []int32{0, 1}
@@ -212,7 +213,7 @@ func TestLogitsLaterErrors(t *testing.T) {
 	gpu := func(o gorgonia.Op, x *gorgonia.Node) *gorgonia.Node {
 		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, wanted))(t)
 	}
-	later := cudaop.LogitsLater(gpu(op.NewLogits("head", weight), gpu(op.NewTakeRows("rows"), x)).Op())
+	later := lmhead.Defer(gpu(op.NewLogits("head", weight), gpu(op.NewTakeRows("rows"), x)).Op())
 	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil { // so that the step does not wait for the rows
 		t.Fatal(err)
 	}
@@ -239,9 +240,9 @@ func TestLogitsLaterErrors(t *testing.T) {
 	}
 }
 
-// BenchmarkLogitsLater is the head of LLaDA-8B: what a step takes for its logits
+// BenchmarkDeferLogits is the head of LLaDA-8B: what a step takes for its logits
 // and the choices of each measure, and for a copy of the rows.
-func BenchmarkLogitsLater(b *testing.B) {
+func BenchmarkDeferLogits(b *testing.B) {
 	needGPU(b)
 	const features, vocab = 4096, 126464
 	weight := must(op.NewWeight(vocab, features, op.BF16, make([]byte, 2*vocab*features)))(b)
@@ -250,7 +251,7 @@ func BenchmarkLogitsLater(b *testing.B) {
 		at := make([]int32, rows)
 		x := input(g, "x", make([]float32, rows*features), 1, rows, features)
 		gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(b), x, input(g, "rows", at, rows)))(b)
-		later := cudaop.LogitsLater(gpu.Op())
+		later := lmhead.Defer(gpu.Op())
 		vm := machine(b, g)
 		if err := vm.RunAll(); err != nil {
 			b.Fatal(err)
@@ -259,9 +260,9 @@ func BenchmarkLogitsLater(b *testing.B) {
 		must(logits.Rows(rows, 0))(b) // the weight is there now
 		for measure, name := range []string{"token", "probability", "margin", "entropy"} {
 			b.Run(fmt.Sprintf("rows%d,%s", rows, name), func(b *testing.B) {
-				rule := sampler.Rule{Never: -1, Impossible: -1, Late: [2]int32{-1, -1}, Measure: sampler.Measure(measure)}
+				rule := lmhead.Rule{SuppressToken: -1, BanToken: -1, DeferTokens: [2]int32{-1, -1}, Confidence: lmhead.Confidence(measure)}
 				for b.Loop() {
-					must(logits.(sampler.Chooser).Choose(&rule))(b)
+					must(logits.(lmhead.RuleApplier).ApplyRule(&rule))(b)
 				}
 			})
 		}

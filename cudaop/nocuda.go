@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -27,9 +26,6 @@ func Supports(int) error { return Available() }
 // Wrap returns the GPU twin of an operator of package op. Without -tags cuda there
 // is none, and the operator is returned as it is.
 func Wrap(o gorgonia.Op, _ op.Precision) (gorgonia.Op, error) { return o, nil }
-
-// LogitsLater returns nil: without -tags cuda no operator is a twin.
-func LogitsLater(gorgonia.Op) func(rows int) sampler.Logits { return nil }
 
 // NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics.
 func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/models/llada"
 	"github.com/pulsecol/pulsecol/op"
@@ -118,7 +119,7 @@ func TestStepFlushes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	later := cudaop.LogitsLater(m.Logits.Op())
+	later := lmhead.Defer(m.Logits.Op())
 	if err := op.NewWorkspace().Plan(g, ctl.Modes(), m.Logits); err != nil {
 		t.Fatal(err)
 	}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // none stands for "no token" where an id is left out.
-const none = -1
+const none = lmhead.NoToken
 
 // argmax returns the first index of the largest entry, without looking at skip,
 // or none if there is no entry above -Inf.

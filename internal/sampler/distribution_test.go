@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // near compares with numbers printed to six decimals.
@@ -50,7 +51,7 @@ func TestSoftmaxAndConfidences(t *testing.T) {
 		{[]float32{3, 0, 0}, 0.909443, 0.864164, -0.366594},
 	} {
 		p := softmaxOf(c.logits, 1, 1, 0)
-		got := []float64{p[0], Float64.margin(p, 0), Float64.negativeEntropy(p)}
+		got := []float64{p[0], margin(lmhead.Float64, p, 0), negativeEntropy(lmhead.Float64, p)}
 		want := []float64{c.probability, c.margin, c.negEntropy}
 		if diff := cmp.Diff(want, got, near); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", c.logits, diff)
@@ -209,30 +210,30 @@ func TestPick(t *testing.T) {
 
 func TestConfidenceRounding(t *testing.T) {
 	const x = 0.998123456789012345
-	for d, want := range map[DType]float64{"": float64(float32(x)), Float32: float64(float32(x)), BFloat16: 1, Float64: x} {
-		if got := d.round(x); got != want {
+	for d, want := range map[lmhead.Rounding]float64{"": float64(float32(x)), lmhead.Float32: float64(float32(x)), lmhead.BFloat16: 1, lmhead.Float64: x} {
+		if got := round(d, x); got != want {
 			t.Errorf("%q rounds %v to %v, want %v", d, x, got, want)
 		}
 	}
 	// Rounded in every term: bfloat16 has 8 bits.
 	p := []float64{.7, .2, .1}
 	for _, c := range []struct {
-		d         DType
+		d         lmhead.Rounding
 		tolerance float64
-	}{{Float64, 1e-15}, {Float32, 1e-6}, {BFloat16, 0.02}} {
+	}{{lmhead.Float64, 1e-15}, {lmhead.Float32, 1e-6}, {lmhead.BFloat16, 0.02}} {
 		want := .7*math.Log(.7+1e-10) + .2*math.Log(.2+1e-10) + .1*math.Log(.1+1e-10)
-		if got := c.d.negativeEntropy(p); math.Abs(got-want) > c.tolerance || c.d.round(got) != got {
+		if got := negativeEntropy(c.d, p); math.Abs(got-want) > c.tolerance || round(c.d, got) != got {
 			t.Errorf("%q: entropy %v, want about %v, rounded", c.d, got, want)
 		}
 	}
-	if got := Float32.negativeEntropy([]float64{0, 1, 0}); math.Abs(got) > 1e-9 {
+	if got := negativeEntropy(lmhead.Float32, []float64{0, 1, 0}); math.Abs(got) > 1e-9 {
 		t.Errorf("entropy of a sure token: %v, want 0", got)
 	}
 	// A suppressed mask may be the most probable token: then the proposed one trails.
-	if got := Float64.margin([]float64{.3, .6, .1}, 0); math.Abs(got+.3) > 1e-15 {
+	if got := margin(lmhead.Float64, []float64{.3, .6, .1}, 0); math.Abs(got+.3) > 1e-15 {
 		t.Errorf("margin %v, want -0.3", got)
 	}
-	if got := Float64.margin([]float64{1}, 0); got != 1 {
+	if got := margin(lmhead.Float64, []float64{1}, 0); got != 1 {
 		t.Errorf("margin of the only token: %v, want 1", got)
 	}
 }
@@ -284,7 +285,7 @@ func BenchmarkPropose(b *testing.B) {
 				rule = c.dream.rule()
 			}
 			for b.Loop() {
-				rule.choose(w, logits, nil)
+				rule.apply(w, logits, nil)
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // Alg says how Dream's sampler chooses the positions to fill.
@@ -66,7 +68,7 @@ type Dream struct {
 	TopP        float64
 	TopK        int
 
-	ConfidenceDType DType // "" is Float32
+	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
 	MaskID int32
 	// SuppressMask never proposes the mask token; ConfidenceThreshold never does. The
@@ -117,7 +119,7 @@ func (o Dream) Validate() error {
 	if o.TopK < 0 {
 		bad("top_k %d: want at least 0 (0 keeps every token)", o.TopK)
 	}
-	if err := o.ConfidenceDType.check(); err != nil {
+	if err := checkRounding(o.ConfidenceDType); err != nil {
 		problems = append(problems, err)
 	}
 	if o.MaskID < 0 {
@@ -257,7 +259,7 @@ func (r *dreamRun) scheduled(ctx context.Context) error {
 				proposals[j].confidence = p.confidence/r.AlgTemp + gumbel(w.uniform())
 			}
 		}
-		r.commit(0, surest(proposals, func(int, []proposal) int { return k }))
+		r.commit(0, topByConfidence(proposals, func(int, []proposal) int { return k }))
 	}
 	return nil
 }
@@ -280,7 +282,7 @@ func (r *dreamRun) thresholded(ctx context.Context) error {
 		if err := r.propose(ctx, proposals); err != nil {
 			return err
 		}
-		r.commit(0, surest(proposals, func(b int, ordered []proposal) int {
+		r.commit(0, topByConfidence(proposals, func(b int, ordered []proposal) int {
 			n := 1
 			for n < base[b]+refused[b] && ordered[n].confidence >= r.Threshold {
 				n++
@@ -309,16 +311,16 @@ func (r *dreamRun) propose(ctx context.Context, proposals []proposal) error {
 }
 
 // rule says how a row of logits becomes a proposal.
-func (o *Dream) rule() *Rule {
-	r := &Rule{Never: none, Impossible: none, Late: [2]int32{none, none}, Measure: Probability, DType: o.ConfidenceDType}
+func (o *Dream) rule() *rule {
+	r := newRule(o.ConfidenceDType)
 	if o.SuppressMask || o.Alg == ConfidenceThreshold {
-		r.Never = o.MaskID
+		r.SuppressToken = o.MaskID
 	}
 	switch o.Alg {
 	case TopkMargin:
-		r.Measure = Margin
+		r.Confidence = lmhead.Margin
 	case Entropy:
-		r.Measure = NegativeEntropy
+		r.Confidence = lmhead.NegativeEntropy
 	}
 	if o.Temperature > 0 || o.TopP < 1 || o.TopK > 0 {
 		r.sampling = &sampling{temperature: o.Temperature, topP: o.TopP, topK: o.TopK, draw: o.Temperature > 0}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // guesses returns the proposals for every masked position of ids.
@@ -16,8 +17,8 @@ func (o Dream) guesses(t *testing.T, ids []int32) []guess {
 	var out []guess
 	for pos, id := range ids {
 		if id == o.MaskID {
-			c := o.rule().Choose(waveLogits(ids, max(pos-1, 0)), nil)
-			if err := c.err(); err != nil {
+			c := ApplyRule(&o.rule().Rule, waveLogits(ids, max(pos-1, 0)), nil)
+			if err := choiceError(c); err != nil {
 				t.Fatal(err)
 			}
 			out = append(out, guess{pos, c.Confidence, c.Token})
@@ -51,7 +52,7 @@ func TestDreamTraces(t *testing.T) {
 	} {
 		var tr trace
 		o := dream()
-		o.Alg, o.ConfidenceDType, o.OnStep = c.alg, Float64, tr.onStep
+		o.Alg, o.ConfidenceDType, o.OnStep = c.alg, lmhead.Float64, tr.onStep
 		prompts := [][]int32{{1, 2}}
 		got, err := o.Generate(t.Context(), prompts, asForward(t, waveLogits))
 		if err != nil {
@@ -110,7 +111,7 @@ func TestTransfers(t *testing.T) {
 	} {
 		var filled, asked []int
 		o := Dream{MaxNewTokens: c.tokens, Steps: c.steps, Eps: 1e-3, Alg: MaskgitPlus, TopP: 1, MaskID: waveMask, OnStep: func(s StepInfo) { filled = append(filled, len(s.Committed)) }}
-		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 			asked = append(asked, len(rows))
 			return asForward(t, waveLogits)(ctx, ids, rows)
 		})
@@ -139,7 +140,7 @@ func TestRowsAreShifted(t *testing.T) {
 	o.MaxNewTokens, o.Steps = 0, 1
 	var asked []Row
 	prompts := [][]int32{{6, 6, 1, 6, 6}, {1, 2, 3, 4, 6}}
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		asked = slices.Clone(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})
@@ -185,7 +186,7 @@ func TestOriginRevealsItsShare(t *testing.T) {
 	}}
 	asked := 0
 	prompts := make([][]int32, rows)
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		asked += len(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})

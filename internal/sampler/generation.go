@@ -182,10 +182,10 @@ func (g *generation) forEach(n int, f func(w *worker, i int)) {
 	}
 }
 
-// surest keeps, of the proposals of each batch row, as many of the surest as
+// topByConfidence keeps, of the proposals of each batch row, as many of the surest as
 // accept says. accept gets them ordered by confidence, surest first, and ties by
 // position. Both proposals and the result are sorted by (Batch, Pos).
-func surest(proposals []proposal, accept func(batch int, ordered []proposal) int) []proposal {
+func topByConfidence(proposals []proposal, accept func(batch int, ordered []proposal) int) []proposal {
 	var kept []proposal
 	for len(proposals) > 0 {
 		batch := proposals[0].Batch

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"pgregory.net/rapid"
 )
 
@@ -59,11 +60,11 @@ func ascending(rows []Row) bool {
 // asForward makes a Forward of the logits of one row, which calls back for rows of
 // well-formed requests only.
 func asForward(t rapid.TB, logits func(ids []int32, pos int) []float32) Forward {
-	return func(_ context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	return func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		if !ascending(rows) {
 			t.Errorf("rows are not sorted or not unique: %v", rows)
 		}
-		out := make(Host, len(rows))
+		out := make(lmhead.Host, len(rows))
 		for r, row := range rows {
 			out[r] = logits(ids[row.Batch], row.Pos)
 		}
@@ -290,11 +291,11 @@ func TestPointlessLogitsAreAnError(t *testing.T) {
 		{llada(), allBut(none), "step 2 of 4: batch row 0, position 2: no token that may be proposed"},
 	} {
 		calls := 0
-		forward := func(_ context.Context, ids [][]int32, rows []Row) (Logits, error) {
+		forward := func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 			calls++
 			out, err := asForward(t, waveLogits)(t.Context(), ids, rows)
 			if calls == 2 {
-				for _, row := range out.(Host) {
+				for _, row := range out.(lmhead.Host) {
 					c.spoil(row)
 				}
 			}
@@ -316,11 +317,11 @@ func TestMalformedLogitsAreAnError(t *testing.T) {
 		forward Forward
 		want    string
 	}{
-		{func(context.Context, [][]int32, []Row) (Logits, error) { return nil, broken }, "step 1 of 4: device lost"},
-		{func(context.Context, [][]int32, []Row) (Logits, error) { return make(Host, 3), nil }, "step 1 of 4: asked for 4 rows of logits, got 3"},
-		{func(context.Context, [][]int32, []Row) (Logits, error) { return make(Host, 4), nil }, "mask_id 6: want less than the 0 entries"},
-		{func(_ context.Context, ids [][]int32, rows []Row) (Logits, error) {
-			out := slices.Repeat(Host{make([]float32, 7)}, 4)
+		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return nil, broken }, "step 1 of 4: device lost"},
+		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return make(lmhead.Host, 3), nil }, "step 1 of 4: asked for 4 rows of logits, got 3"},
+		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return make(lmhead.Host, 4), nil }, "mask_id 6: want less than the 0 entries"},
+		{func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
+			out := slices.Repeat(lmhead.Host{make([]float32, 7)}, 4)
 			out[2] = make([]float32, 8)
 			return out, nil
 		}, "step 1 of 4: row 2 of the logits has 8 entries, earlier rows 7"},
@@ -342,7 +343,7 @@ func TestCancellationKeepsThePartialResult(t *testing.T) {
 	for _, s := range []sampler{llada(), dream()} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		result, err := s.Generate(ctx, [][]int32{{1, 2}}, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+		result, err := s.Generate(ctx, [][]int32{{1, 2}}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 			if calls++; calls == 2 {
 				cancel() // in the middle of a step: the step is completed
 			}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // Remasking says by what LLaDA's sampler orders its proposals.
@@ -51,8 +53,8 @@ type LLaDA struct {
 	// 0 is off; above 0, at most 1e6, ids has 2B rows in each call of Forward.
 	CFGScale float64
 
-	Remasking       Remasking // "" is LowConfidence
-	ConfidenceDType DType     // "" is Float32
+	Remasking       Remasking       // "" is LowConfidence
+	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
 	// Threshold above 0, at most 1: commit every proposal at least this sure.
 	Threshold float64
@@ -118,7 +120,7 @@ func (o LLaDA) Validate() error {
 	default:
 		bad("remasking %q: want %q or %q", o.Remasking, LowConfidence, RandomOrder)
 	}
-	if err := o.ConfidenceDType.check(); err != nil {
+	if err := checkRounding(o.ConfidenceDType); err != nil {
 		problems = append(problems, err)
 	}
 	if !(o.Threshold >= 0 && o.Threshold <= 1) {
@@ -229,7 +231,7 @@ func (r *lladaRun) block(ctx context.Context, block, hi int) error {
 	steps := r.Steps / r.blocks()
 	for i := range steps {
 		// The reference counts the block's masks, but at its start all of it is masked.
-		k := quota(r.BlockLength, steps, i)
+		k := numTransferTokens(r.BlockLength, steps, i)
 		var open []proposal // none where nothing will be committed
 		if k > 0 {
 			open = r.open(hi)
@@ -241,8 +243,8 @@ func (r *lladaRun) block(ctx context.Context, block, hi int) error {
 	return nil
 }
 
-// quota returns how many of n commits step i of steps makes.
-func quota(n, steps, i int) int {
+// numTransferTokens returns how many of n commits step i of steps makes.
+func numTransferTokens(n, steps, i int) int {
 	if i < n%steps {
 		return n/steps + 1
 	}
@@ -277,7 +279,7 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 			r.stream(w, drawRemask, p.Row)
 			proposals[i].confidence = w.uniform()
 		}
-		proposals = surest(proposals, accept)
+		proposals = topByConfidence(proposals, accept)
 	}
 	rows := make([]Row, len(proposals), 2*len(proposals))
 	for i, p := range proposals {
@@ -292,7 +294,7 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 		return err
 	}
 	if r.Remasking != RandomOrder {
-		proposals = surest(proposals, accept)
+		proposals = topByConfidence(proposals, accept)
 	}
 	if r.CFGScale > 0 {
 		for _, p := range proposals {
@@ -304,22 +306,22 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 }
 
 // rule says how a row of logits becomes a proposal.
-func (o *LLaDA) rule() *Rule {
-	r := &Rule{Never: none, Impossible: none, Late: [2]int32{none, none}, Measure: Probability, DType: o.ConfidenceDType}
+func (o *LLaDA) rule() *rule {
+	r := newRule(o.ConfidenceDType)
 	if o.CFGScale > 0 {
 		r.Guidance = float32(o.CFGScale + 1)
 	}
 	if o.SuppressMask || o.parallel() {
-		r.Never = o.MaskID
+		r.SuppressToken = o.MaskID
 	}
 	if o.LogitsEOSInf {
-		r.Impossible = o.EOSID
+		r.BanToken = o.EOSID
 	}
 	if o.ConfidenceEOSEoTInf {
-		r.Late = [2]int32{o.EOSID, o.EoTID}
+		r.DeferTokens = [2]int32{o.EOSID, o.EoTID}
 	}
 	if o.Remasking == RandomOrder {
-		r.Measure = Nothing
+		r.Confidence = lmhead.NoConfidence
 	}
 	if o.Temperature > 0 {
 		r.sampling = &sampling{noise: o.Temperature, temperature: 1, topP: 1}

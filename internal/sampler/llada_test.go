@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // guess is a proposal as worked traces write it.
@@ -24,8 +25,8 @@ func (o LLaDA) guesses(t *testing.T, ids []int32, hi int) []guess {
 	var out []guess
 	for pos, id := range ids[:hi] {
 		if id == o.MaskID {
-			c := o.rule().Choose(waveLogits(ids, pos), nil)
-			if err := c.err(); err != nil {
+			c := ApplyRule(&o.rule().Rule, waveLogits(ids, pos), nil)
+			if err := choiceError(c); err != nil {
 				t.Fatal(err)
 			}
 			out = append(out, guess{pos, c.Confidence, c.Token})
@@ -51,7 +52,7 @@ func TestLLaDATraces(t *testing.T) {
 		{"threshold 0.5, one block", 4, 4, 0, 0.5, []string{"1 2 6 1 6 6", "1 2 2 1 1 3"}},
 	} {
 		var tr trace
-		o := LLaDA{Steps: c.steps, GenLength: c.gen, BlockLength: c.block, Threshold: c.threshold, ConfidenceDType: Float64, MaskID: waveMask, OnStep: tr.onStep}
+		o := LLaDA{Steps: c.steps, GenLength: c.gen, BlockLength: c.block, Threshold: c.threshold, ConfidenceDType: lmhead.Float64, MaskID: waveMask, OnStep: tr.onStep}
 		prompts := [][]int32{{1, 2}}
 		total, err := o.TotalSteps(prompts)
 		if err != nil {
@@ -103,7 +104,7 @@ func TestQuota(t *testing.T) {
 	} {
 		var got []int
 		for i := range c.steps {
-			got = append(got, quota(c.n, c.steps, i))
+			got = append(got, numTransferTokens(c.n, c.steps, i))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%d masks in %d steps: %v, want %v", c.n, c.steps, got, c.want)
@@ -124,7 +125,7 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	o.CFGScale, o.Steps = 1, 2
 	prompts := [][]int32{{1, 2}, {3, waveMask}} // the second has a mask to fill
 	var calls []string
-	forward := func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	forward := func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		calls = append(calls, fmt.Sprint(ids, rows))
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	}
@@ -142,7 +143,7 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	}
 	// What a step has committed is seen by both halves; the prompt only by the first.
 	var conditional, unconditional [][]int32
-	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		conditional = [][]int32{slices.Clone(ids[0]), slices.Clone(ids[1])}
 		unconditional = [][]int32{slices.Clone(ids[2]), slices.Clone(ids[3])}
 		return asForward(t, waveLogits)(ctx, ids, rows)
@@ -169,7 +170,7 @@ func TestStepsBeyondTheQuotaAskForNothing(t *testing.T) {
 	} {
 		var asked, blocks []int
 		o := LLaDA{Steps: 10, GenLength: 6, BlockLength: 3, Remasking: c.remasking, MaskID: waveMask, OnStep: func(s StepInfo) { blocks = append(blocks, s.Block) }}
-		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 			asked = append(asked, len(rows))
 			return asForward(t, waveLogits)(ctx, ids, rows)
 		})
@@ -217,9 +218,9 @@ func TestEOSOptions(t *testing.T) {
 	// suppressed.
 	logits := []float32{0, 3, 2, 1, -1, -2, 5}
 	propose := func(o LLaDA) guess {
-		o.MaskID, o.SuppressMask, o.EOSID, o.EoTID, o.ConfidenceDType = waveMask, true, 1, 2, Float64
-		c := o.rule().Choose(logits, nil)
-		if err := c.err(); err != nil {
+		o.MaskID, o.SuppressMask, o.EOSID, o.EoTID, o.ConfidenceDType = waveMask, true, 1, 2, lmhead.Float64
+		c := ApplyRule(&o.rule().Rule, logits, nil)
+		if err := choiceError(c); err != nil {
 			t.Fatal(err)
 		}
 		return guess{0, c.Confidence, c.Token}
@@ -265,7 +266,7 @@ func TestConfidenceDTypeDecidesTies(t *testing.T) {
 	model := func(_ []int32, pos int) []float32 {
 		return []float32{float32(7 + pos), 0, -50}
 	}
-	for d, want := range map[DType]int{Float32: 1, Float64: 1, BFloat16: 0, "": 1} {
+	for d, want := range map[lmhead.Rounding]int{lmhead.Float32: 1, lmhead.Float64: 1, lmhead.BFloat16: 0, "": 1} {
 		var first []Row
 		o := LLaDA{Steps: 2, GenLength: 2, BlockLength: 2, MaskID: 2, ConfidenceDType: d, OnStep: func(s StepInfo) {
 			if s.Step == 1 {
@@ -430,7 +431,7 @@ func TestRandomRemaskingIsUniformAndReadsWhatItCommits(t *testing.T) {
 		}
 	}}
 	asked := 0
-	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 		asked += len(rows)
 		return asForward(t, waveLogits)(ctx, ids, rows)
 	})

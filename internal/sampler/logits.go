@@ -3,12 +3,14 @@ package sampler
 import (
 	"context"
 	"fmt"
+
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
 // Row names one row of a model's output: position Pos of sequence Batch.
 type Row struct{ Batch, Pos int }
 
-// Forward runs the model on ids [B][n] and returns the logits of the asked rows:
+// Forward runs the model on ids [B][n] and returns the logits of the selected rows:
 // row r of the result belongs to rows[r]. The result must stay valid until the next
 // call; the sampler does not write to it. ids and rows are the sampler's: valid
 // during the call and not to be changed.
@@ -18,71 +20,29 @@ type Row struct{ Batch, Pos int }
 // the unconditional copy of row b and shares its padding mask, and the second half
 // of rows are the first half's unconditional copies.
 //
-// rows is empty at a step that commits nothing (a quota of zero). Such a step is
-// still a step: the reference implementations run the model there, and schedules
-// count it. The callback may skip the computation, as no logits are read, but
-// only if nothing else hangs on it; a column refresh due at that step, for
-// example, has to happen or be passed on to the next.
-type Forward func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error)
+// rows is empty at a step that commits nothing. Such a step counts: the reference
+// implementations run the model there, and schedules include it. The callback may skip
+// the computation, as no logits are read, but only if nothing else depends on it: a
+// column refresh due at that step has to happen then or at the next step.
+type Forward func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error)
 
-// Logits are a model's logits of the rows that a sampler asked for, wherever they
-// are. Those that are a Chooser too are not asked for rows unless tokens are drawn
-// or distributions truncated.
-type Logits interface {
-	// Size returns the number of rows, and of entries in each: one for every token of
-	// the vocabulary.
-	Size() (rows, vocab int)
-	// Rows returns count rows from each of the given ones on, one after the other. They
-	// may be read until the next call.
-	Rows(count int, from ...int) ([][]float32, error)
-}
-
-// Chooser is what Logits are that can apply a Rule where they are, so that a row of
-// a hundred thousand numbers need not come from there.
-type Chooser interface {
-	// Choose returns Rule.Choose of each row, or with guidance of each row in the first
-	// half and the row of the same place in the second, bit for bit.
-	Choose(*Rule) ([]Choice, error)
-}
-
-// Host are logits in memory.
-type Host [][]float32
-
-func (h Host) Size() (rows, vocab int) {
-	if len(h) == 0 {
-		return 0, 0
-	}
-	return len(h), len(h[0])
-}
-
-func (h Host) Rows(count int, from ...int) ([][]float32, error) {
-	if len(from) == 1 {
-		return h[from[0]:][:count], nil
-	}
-	var rows [][]float32
-	for _, r := range from {
-		rows = append(rows, h[r:][:count]...)
-	}
-	return rows, nil
-}
-
-// chunkBytes bounds the rows that are asked for at once: enough work for every
-// thread, and little beside a model. Tests change it.
+// chunkBytes bounds the rows that are read at once: enough work for every thread, and
+// little compared with a model. Tests change it.
 var chunkBytes = 256 << 20
 
-// propose runs the model on ids and sets token and confidence of the proposals as
-// rule says. Each is made of the row that it names; those ascend.
-func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, proposals []proposal, rule *Rule) error {
+// propose runs the model on ids and sets token and confidence of the proposals by r.
+// Each proposal names its row of logits; these ascend.
+func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, proposals []proposal, r *rule) error {
 	logits, err := g.logits(ctx, ids, rows)
 	if err != nil || len(proposals) == 0 {
 		return err
 	}
-	if c, ok := logits.(Chooser); ok && rule.sampling == nil {
-		choices, err := c.Choose(rule)
+	if a, ok := logits.(lmhead.RuleApplier); ok && r.sampling == nil {
+		choices, err := a.ApplyRule(&r.Rule)
 		if err != nil {
 			return g.failed(err)
 		}
-		return g.settle(proposals, func(i int) Choice { return choices[proposals[i].row] })
+		return g.applyChoices(proposals, func(i int) lmhead.Choice { return choices[proposals[i].row] })
 	}
 	most := max(1, chunkBytes/(4*g.vocab))
 	for len(proposals) > 0 {
@@ -90,7 +50,7 @@ func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, pro
 		for n < len(proposals) && proposals[n].row < first+most {
 			n++
 		}
-		if err := g.proposeChunk(logits, proposals[:n], len(rows)/2, rule); err != nil {
+		if err := g.proposeChunk(logits, proposals[:n], len(rows)/2, r); err != nil {
 			return err
 		}
 		proposals = proposals[n:]
@@ -98,42 +58,43 @@ func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, pro
 	return nil
 }
 
-// proposeChunk is propose for rows that are copied here. Under guidance the
-// unconditional copy of a row is the given number of rows behind it.
-func (g *generation) proposeChunk(logits Logits, proposals []proposal, behind int, rule *Rule) error {
+// proposeChunk is propose for rows that are copied. Under guidance the unconditional
+// copy of row i is row i + offset.
+func (g *generation) proposeChunk(logits lmhead.Logits, proposals []proposal, offset int, r *rule) error {
 	first := proposals[0].row
 	count := proposals[len(proposals)-1].row + 1 - first
 	from := []int{first}
-	if rule.Guidance != 0 {
-		from = append(from, first+behind)
+	if r.Guidance != 0 {
+		from = append(from, first+offset)
 	}
 	rows, err := logits.Rows(count, from...)
 	if err != nil {
 		return g.failed(err)
 	}
-	for r, row := range rows {
+	for i, row := range rows {
 		if len(row) != g.vocab {
-			return g.failed(fmt.Errorf("row %d of the logits has %d entries, earlier rows %d", first+r, len(row), g.vocab))
+			return g.failed(fmt.Errorf("row %d of the logits has %d entries, earlier rows %d", first+i, len(row), g.vocab))
 		}
 	}
-	choices := make([]Choice, len(proposals))
+	choices := make([]lmhead.Choice, len(proposals))
 	g.forEach(len(proposals), func(w *worker, i int) {
 		p := &proposals[i]
 		var u []float32
-		if rule.Guidance != 0 {
+		if r.Guidance != 0 {
 			u = rows[count+p.row-first]
 		}
 		g.stream(w, drawToken, p.Row)
-		choices[i] = rule.choose(w, rows[p.row-first], u)
+		choices[i] = r.apply(w, rows[p.row-first], u)
 	})
-	return g.settle(proposals, func(i int) Choice { return choices[i] })
+	return g.applyChoices(proposals, func(i int) lmhead.Choice { return choices[i] })
 }
 
-// settle gives every proposal its choice. The error is that of the first in order.
-func (g *generation) settle(proposals []proposal, choice func(i int) Choice) error {
+// applyChoices sets token and confidence of every proposal. The error is that of the
+// first proposal with one.
+func (g *generation) applyChoices(proposals []proposal, choice func(i int) lmhead.Choice) error {
 	for i := range proposals {
 		p, c := &proposals[i], choice(i)
-		if err := c.err(); err != nil {
+		if err := choiceError(c); err != nil {
 			return g.failed(fmt.Errorf("batch row %d, position %d: %w", p.Batch, p.Pos, err))
 		}
 		p.token, p.confidence = c.Token, c.Confidence
@@ -141,9 +102,8 @@ func (g *generation) settle(proposals []proposal, choice func(i int) Choice) err
 	return nil
 }
 
-// logits calls the model, unless ctx is done, and checks the form of what it
-// returns.
-func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+// logits runs the model, unless ctx is done, and checks the sizes of its logits.
+func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sampler: stopped after step %d of %d: %w", g.steps, g.total, err)
 	}
@@ -174,7 +134,7 @@ func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) (Log
 	return logits, nil
 }
 
-// failed says in which step err came up.
+// failed adds the current step to err.
 func (g *generation) failed(err error) error {
 	return fmt.Errorf("sampler: step %d of %d: %w", g.steps+1, g.total, err)
 }

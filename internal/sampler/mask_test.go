@@ -194,18 +194,18 @@ func TestSuppressedMaskIsNeverProposed(t *testing.T) {
 		{Dream{TopP: 1, TopK: 1, Temperature: 1, Alg: ConfidenceThreshold, Threshold: 0.9}, true, true},
 	} {
 		for _, s := range []sampler{c.sampler, suppressing(c.sampler)} {
-			var rule *Rule
+			var r *rule
 			var suppressed bool
 			switch o := s.(type) {
 			case LLaDA:
 				o.MaskID, suppressed = mask, o.SuppressMask
-				rule = o.rule()
+				r = o.rule()
 			case Dream:
 				o.MaskID, suppressed = mask, o.SuppressMask
-				rule = o.rule()
+				r = o.rule()
 			}
-			p := rule.choose(newWorker(len(logits)), logits, nil)
-			if err := p.err(); err != nil {
+			p := r.apply(newWorker(len(logits)), logits, nil)
+			if err := choiceError(p); err != nil {
 				t.Fatal(err)
 			}
 			switch {

@@ -4,39 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// Rule says how a row of logits becomes a proposal, in this order: guidance; the
-// Impossible token is taken out; the token with the largest logit is proposed, of
-// equal ones the lowest; the Late ones are taken out; the softmax of what is left is
-// how sure the proposal is. A logit that is taken out is -Inf.
-type Rule struct {
-	// Guidance w+1 turns the conditional logits c into u + (w+1)(c-u), in float32 as
-	// the model's own logits are, with u the unconditional ones; 0 is off.
-	Guidance float32
-
-	Never      int32    // not proposed, though a part of the softmax; -1 for none
-	Impossible int32    // -1 for none
-	Late       [2]int32 // a proposed one has confidence 0; -1 for none
-
-	Measure Measure
-	DType   DType // that confidences are rounded to
-
+// rule is an lmhead.Rule with what a device cannot apply: random numbers and truncated
+// distributions.
+type rule struct {
+	lmhead.Rule
 	sampling *sampling // nil: greedy, in the softmax of all tokens
 }
 
-// Measure is how sure a sampler is of a proposal.
-type Measure uint8
+// newRule returns the rule of a greedy sampler without special tokens.
+func newRule(r lmhead.Rounding) *rule {
+	return &rule{Rule: lmhead.Rule{
+		SuppressToken: none, BanToken: none, DeferTokens: [2]int32{none, none}, Confidence: lmhead.Probability, Rounding: r,
+	}}
+}
 
-// The confidences of the samplers.
-const (
-	Nothing         Measure = iota // the order does not hang on the logits
-	Probability                    // of the proposed token
-	Margin                         // its lead over the most probable other one
-	NegativeEntropy                // of the distribution
-)
-
-// sampling is what a Rule needs whole rows and random numbers for.
+// sampling are the options that take whole rows and random numbers.
 type sampling struct {
 	noise       float64 // scale of the Gumbel noise of LLaDA's argmax; 0 is none
 	temperature float64 // Dream's: divides the logits
@@ -48,49 +34,39 @@ type sampling struct {
 // whole is the distribution as the model gives it.
 var whole = sampling{temperature: 1, topP: 1}
 
-// Choice is what a Rule makes of a row.
-type Choice struct {
-	Token      int32 // -1 if none that may be proposed has a finite logit
-	Confidence float64
-
-	// Bad is the first token whose logit, a Logit of NaN or +Inf, has no meaning;
-	// -1 if all have one. Then there is no Token.
-	Bad   int32
-	Logit float32
-}
-
 var errNoToken = errors.New("no token that may be proposed has a finite logit")
 
-func (c *Choice) err() error {
+// choiceError returns why a choice holds no token, or nil.
+func choiceError(c lmhead.Choice) error {
 	switch {
-	case c.Bad != none:
-		return fmt.Errorf("logit of token %d is %v: want finite or -Inf", c.Bad, c.Logit)
+	case c.InvalidToken != none:
+		return fmt.Errorf("logit of token %d is %v: want finite or -Inf", c.InvalidToken, c.InvalidLogit)
 	case c.Token == none:
 		return errNoToken
 	}
 	return nil
 }
 
-// Choose applies a rule without random numbers to a row of logits; unconditional is
-// read under guidance only. This is the definition of the rule, to the last bit: see
-// exp, log and lanes.
-func (r *Rule) Choose(logits, unconditional []float32) Choice {
-	return r.choose(newWorker(len(logits)), logits, unconditional)
+// ApplyRule returns the choice of a rule for a row of logits; unconditional is read
+// under guidance only. It defines the results of lmhead.RuleApplier, to the last bit:
+// see exp, log and lanes.
+func ApplyRule(r *lmhead.Rule, logits, unconditional []float32) lmhead.Choice {
+	return (&rule{Rule: *r}).apply(newWorker(len(logits)), logits, unconditional)
 }
 
-// choose is Choose, with random numbers from w.
-func (r *Rule) choose(w *worker, logits, unconditional []float32) Choice {
+// apply is ApplyRule with random numbers from w.
+func (r *rule) apply(w *worker, logits, unconditional []float32) lmhead.Choice {
 	if r.Guidance != 0 {
 		guide(w.logits, logits, unconditional, r.Guidance)
 		logits = w.logits
 	}
-	if v := pointless(logits); v != none {
-		return Choice{Token: none, Bad: int32(v), Logit: logits[v]}
+	if v := firstInvalidLogit(logits); v != none {
+		return lmhead.Choice{Token: none, InvalidToken: int32(v), InvalidLogit: logits[v]}
 	}
-	logits = w.without(logits, r.Impossible)
-	best := argmax(logits, r.Never)
+	logits = w.without(logits, r.BanToken)
+	best := argmax(logits, r.SuppressToken)
 	if best == none {
-		return Choice{Token: none, Bad: none}
+		return lmhead.Choice{Token: none, InvalidToken: none}
 	}
 	s := &whole
 	if r.sampling != nil {
@@ -98,42 +74,42 @@ func (r *Rule) choose(w *worker, logits, unconditional []float32) Choice {
 	}
 	token := best
 	if s.noise > 0 {
-		if noisy := gumbelArgmax(w, logits, s.noise, r.Never); noisy != none {
+		if noisy := gumbelArgmax(w, logits, s.noise, r.SuppressToken); noisy != none {
 			token = noisy
 		}
 	}
-	c := Choice{Token: int32(token), Bad: none}
-	if r.Measure == Nothing {
+	c := lmhead.Choice{Token: int32(token), InvalidToken: none}
+	if r.Confidence == lmhead.NoConfidence {
 		return c
 	}
-	p := w.softmax(w.without(logits, r.Late[:]...), s.temperature, s.topP, s.topK)
+	p := w.softmax(w.without(logits, r.DeferTokens[:]...), s.temperature, s.topP, s.topK)
 	if s.draw {
-		if drawn := pick(p, w.uniform(), r.Never); drawn != none {
+		if drawn := pick(p, w.uniform(), r.SuppressToken); drawn != none {
 			token = drawn
 		}
 	}
 	c.Token = int32(token)
-	switch r.Measure {
-	case Margin:
-		c.Confidence = r.DType.margin(p, best)
-	case NegativeEntropy:
-		c.Confidence = r.DType.negativeEntropy(p)
+	switch r.Confidence {
+	case lmhead.Margin:
+		c.Confidence = margin(r.Rounding, p, best)
+	case lmhead.NegativeEntropy:
+		c.Confidence = negativeEntropy(r.Rounding, p)
 	default:
-		c.Confidence = r.DType.round(p[token])
+		c.Confidence = round(r.Rounding, p[token])
 	}
 	return c
 }
 
-// guide sets y to the guided logits; see Rule.
+// guide sets y to the guided logits; see lmhead.Rule.
 func guide(y, c, u []float32, w float32) {
 	for v := range y {
 		y[v] = u[v] + float32(w*(c[v]-u[v]))
 	}
 }
 
-// pointless returns the first token whose logit has no meaning, or none. -Inf has
-// one: a token that cannot occur.
-func pointless(logits []float32) int {
+// firstInvalidLogit returns the first token whose logit is NaN or +Inf, or none. -Inf is
+// valid: a token that cannot occur.
+func firstInvalidLogit(logits []float32) int {
 	for v, l := range logits {
 		if !(l <= math.MaxFloat32) {
 			return v
@@ -143,7 +119,7 @@ func pointless(logits []float32) int {
 }
 
 // without returns logits, or if any of the tokens is not none, a copy in w.logits
-// with those taken out.
+// with the logits of those -Inf.
 func (w *worker) without(logits []float32, tokens ...int32) []float32 {
 	for _, v := range tokens {
 		if v == none {

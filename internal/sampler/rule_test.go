@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// naiveChoose is Rule.Choose for greedy rules in float64, from the words of Rule:
+// naiveApply is ApplyRule for greedy rules in float64, from the documentation of lmhead.Rule:
 // package math, sums from left to right.
-func naiveChoose(r *Rule, logits []float32) Choice {
-	out := Choice{Token: none, Bad: none}
+func naiveApply(r *lmhead.Rule, logits []float32) lmhead.Choice {
+	out := lmhead.Choice{Token: none, InvalidToken: none}
 	for v, l := range logits {
 		if math.IsNaN(float64(l)) || math.IsInf(float64(l), 1) {
-			out.Bad, out.Logit = int32(v), l
+			out.InvalidToken, out.InvalidLogit = int32(v), l
 			return out
 		}
 	}
@@ -27,17 +28,17 @@ func naiveChoose(r *Rule, logits []float32) Choice {
 			z[v] = math.Inf(-1)
 		}
 	}
-	takeOut(r.Impossible)
+	takeOut(r.BanToken)
 	for v, x := range z {
-		if int32(v) != r.Never && x > math.Inf(-1) && (out.Token == none || x > z[out.Token]) {
+		if int32(v) != r.SuppressToken && x > math.Inf(-1) && (out.Token == none || x > z[out.Token]) {
 			out.Token = int32(v)
 		}
 	}
-	if out.Token == none || r.Measure == Nothing {
+	if out.Token == none || r.Confidence == lmhead.NoConfidence {
 		return out
 	}
-	takeOut(r.Late[0])
-	takeOut(r.Late[1])
+	takeOut(r.DeferTokens[0])
+	takeOut(r.DeferTokens[1])
 	p, total := make([]float64, len(z)), 0.0
 	if top := slices.Max(z); top > math.Inf(-1) {
 		for v := range p {
@@ -48,24 +49,24 @@ func naiveChoose(r *Rule, logits []float32) Choice {
 			p[v] /= total
 		}
 	}
-	switch r.Measure {
-	case Probability:
-		out.Confidence = r.DType.round(p[out.Token])
-	case Margin:
+	switch r.Confidence {
+	case lmhead.Probability:
+		out.Confidence = round(r.Rounding, p[out.Token])
+	case lmhead.Margin:
 		second := 0.0
 		for v, x := range p {
 			if int32(v) != out.Token {
 				second = max(second, x)
 			}
 		}
-		out.Confidence = r.DType.round(r.DType.round(p[out.Token]) - r.DType.round(second))
-	case NegativeEntropy:
+		out.Confidence = round(r.Rounding, round(r.Rounding, p[out.Token])-round(r.Rounding, second))
+	case lmhead.NegativeEntropy:
 		for _, x := range p {
-			if x = r.DType.round(x); x > 0 {
-				out.Confidence += r.DType.round(x * r.DType.round(math.Log(r.DType.round(x+1e-10))))
+			if x = round(r.Rounding, x); x > 0 {
+				out.Confidence += round(r.Rounding, x*round(r.Rounding, math.Log(round(r.Rounding, x+1e-10))))
 			}
 		}
-		out.Confidence = r.DType.round(out.Confidence)
+		out.Confidence = round(r.Rounding, out.Confidence)
 	}
 	return out
 }
@@ -102,24 +103,24 @@ func oddRows(vocab int) map[string][]float32 {
 	return rows
 }
 
-func TestChooseEqualsReference(t *testing.T) {
+func TestApplyRuleEqualsReference(t *testing.T) {
 	for _, vocab := range []int{1, 2, 7, 1023, 1024, 1025, 3000} {
 		for name, row := range oddRows(vocab) {
 			last := int32(vocab - 1)
 			best := max(0, int32(argmax(row, none)))
-			for _, r := range []Rule{
-				{Never: none, Impossible: none, Late: [2]int32{none, none}},
-				{Never: best, Impossible: none, Late: [2]int32{none, none}},
-				{Never: none, Impossible: best, Late: [2]int32{none, none}},
-				{Never: none, Impossible: none, Late: [2]int32{best, last}},
-				{Never: 0, Impossible: last, Late: [2]int32{last, none}},
+			for _, r := range []lmhead.Rule{
+				{SuppressToken: none, BanToken: none, DeferTokens: [2]int32{none, none}},
+				{SuppressToken: best, BanToken: none, DeferTokens: [2]int32{none, none}},
+				{SuppressToken: none, BanToken: best, DeferTokens: [2]int32{none, none}},
+				{SuppressToken: none, BanToken: none, DeferTokens: [2]int32{best, last}},
+				{SuppressToken: 0, BanToken: last, DeferTokens: [2]int32{last, none}},
 			} {
-				for _, r.Measure = range []Measure{Nothing, Probability, Margin, NegativeEntropy} {
+				for _, r.Confidence = range []lmhead.Confidence{lmhead.NoConfidence, lmhead.Probability, lmhead.Margin, lmhead.NegativeEntropy} {
 					// Sums of 3,000 terms in another order, exp and log to 2 units in the last
 					// place; rounded, a value may fall on the other side.
-					for dtype, tolerance := range map[DType]float64{Float64: 1e-12, Float32: 1e-6, BFloat16: 1. / 64} {
-						r.DType = dtype
-						got, want := r.Choose(row, nil), naiveChoose(&r, row)
+					for dtype, tolerance := range map[lmhead.Rounding]float64{lmhead.Float64: 1e-12, lmhead.Float32: 1e-6, lmhead.BFloat16: 1. / 64} {
+						r.Rounding = dtype
+						got, want := ApplyRule(&r, row, nil), naiveApply(&r, row)
 						if !(math.Abs(got.Confidence-want.Confidence) <= tolerance*(1+math.Abs(want.Confidence))) {
 							t.Errorf("%d tokens, %s, %+v: confidence %v, want %v", vocab, name, r, got.Confidence, want.Confidence)
 						}
@@ -134,33 +135,33 @@ func TestChooseEqualsReference(t *testing.T) {
 	}
 }
 
-// TestChooseLeavesLogitsAlone: they belong to the model.
-func TestChooseLeavesLogitsAlone(t *testing.T) {
+// TestApplyRuleKeepsLogits: they belong to the model.
+func TestApplyRuleKeepsLogits(t *testing.T) {
 	row, other := []float32{1, 2, 3, 4}, []float32{4, 3, 2, 1}
-	r := Rule{Guidance: 2, Never: none, Impossible: 3, Late: [2]int32{0, 1}, Measure: Probability}
-	r.Choose(row, other)
+	r := lmhead.Rule{Guidance: 2, SuppressToken: none, BanToken: 3, DeferTokens: [2]int32{0, 1}, Confidence: lmhead.Probability}
+	ApplyRule(&r, row, other)
 	r.Guidance = 0
-	r.Choose(row, other)
+	ApplyRule(&r, row, other)
 	if !slices.Equal(row, []float32{1, 2, 3, 4}) || !slices.Equal(other, []float32{4, 3, 2, 1}) {
 		t.Errorf("logits are now %v and %v", row, other)
 	}
 }
 
-// remote are logits that can be chosen from where they are.
+// remote are logits that apply rules themselves.
 type remote struct {
-	Host
+	lmhead.Host
 	chosen, read *int // calls
 }
 
-func (r remote) Choose(rule *Rule) ([]Choice, error) {
+func (r remote) ApplyRule(rule *lmhead.Rule) ([]lmhead.Choice, error) {
 	*r.chosen++
 	n := len(r.Host)
 	if rule.Guidance != 0 {
 		n /= 2
 	}
-	out := make([]Choice, n)
+	out := make([]lmhead.Choice, n)
 	for i := range out {
-		out[i] = rule.Choose(r.Host[i], r.Host[(n+i)%len(r.Host)])
+		out[i] = ApplyRule(rule, r.Host[i], r.Host[(n+i)%len(r.Host)])
 	}
 	return out, nil
 }
@@ -170,9 +171,9 @@ func (r remote) Rows(count int, from ...int) ([][]float32, error) {
 	return r.Host.Rows(count, from...)
 }
 
-// TestChoosers: logits that can be chosen from are not read for greedy decoding, and
+// TestRuleAppliers: logits that apply rules are not read for greedy decoding, and
 // are for what needs whole rows, in chunks; the tokens are the same.
-func TestChoosers(t *testing.T) {
+func TestRuleAppliers(t *testing.T) {
 	const vocab, mask = 30, 29
 	l := LLaDA{Steps: 4, GenLength: 8, BlockLength: 4, MaskID: mask, EOSID: 1, EoTID: 2}
 	d := Dream{MaxNewTokens: 8, Steps: 4, Eps: 1e-3, TopP: 1, MaskID: mask}
@@ -212,12 +213,12 @@ func TestChoosers(t *testing.T) {
 			defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
 			chunkBytes = rows * 4 * vocab
 			chosen, read, asked := 0, 0, 0
-			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (Logits, error) {
+			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
 				logits, err := model(ctx, ids, rows)
 				if len(rows) > 0 {
 					asked++
 				}
-				return remote{logits.(Host), &chosen, &read}, err
+				return remote{logits.(lmhead.Host), &chosen, &read}, err
 			})
 			if err != nil {
 				t.Fatal(err)

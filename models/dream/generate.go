@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
@@ -178,7 +179,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 		MaxNewTokens: o.MaxNewTokens, Steps: o.Steps, Eps: o.Eps,
 		Alg: sampler.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
 		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
-		ConfidenceDType: sampler.DType(o.ConfidenceDType),
+		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType),
 		MaskID:          m.cfg.MaskID, SuppressMask: o.SuppressMask, Seed: o.Seed, OnStep: onStep,
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
@@ -170,7 +171,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 	return sampler.LLaDA{
 		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
 		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: sampler.Remasking(o.Remasking),
-		ConfidenceDType: sampler.DType(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
+		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
 		MaskID: m.cfg.MaskID, SuppressMask: o.SuppressMask, EOSID: m.cfg.EOSID, EoTID: eot,
 		LogitsEOSInf: o.NoEOS, ConfidenceEOSEoTInf: o.LateEOS,
 		Seed: o.Seed, OnStep: onStep,

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/models/dream"
@@ -29,13 +30,13 @@ type watched struct {
 }
 
 func (w watched) Generate(ctx context.Context, prompts [][]int32, forward sampler.Forward) (*sampler.Result, error) {
-	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []sampler.Row) (sampler.Logits, error) {
+	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []sampler.Row) (lmhead.Logits, error) {
 		logits, err := forward(ctx, ids, rows)
-		if _, ok := logits.(sampler.Chooser); ok {
+		if _, ok := logits.(lmhead.RuleApplier); ok {
 			*w.choosers++
 		}
 		if w.hide {
-			logits = struct{ sampler.Logits }{logits}
+			logits = struct{ lmhead.Logits }{logits}
 		}
 		return logits, err
 	})
@@ -122,7 +123,7 @@ func TestChoosing(t *testing.T) {
 		"llada,threshold":   {lladaWith(func(o *sampler.LLaDA) { o.Threshold = 0.9 }), false},
 		"llada,factor":      {lladaWith(func(o *sampler.LLaDA) { o.Factor = 1 }), false},
 		"llada,guided":      {lladaWith(func(o *sampler.LLaDA) { o.CFGScale = 0.5 }), true},
-		"llada,bf16":        {lladaWith(func(o *sampler.LLaDA) { o.ConfidenceDType = sampler.BFloat16 }), false},
+		"llada,bf16":        {lladaWith(func(o *sampler.LLaDA) { o.ConfidenceDType = lmhead.BFloat16 }), false},
 		"llada,temperature": {lladaWith(func(o *sampler.LLaDA) { o.Temperature, o.CFGScale = 1, 1 }), true},
 		"dream,origin":      {dreamWith(func(o *sampler.Dream) {}), false},
 		"dream,maskgit":     {dreamWith(func(o *sampler.Dream) { o.Alg = sampler.MaskgitPlus }), false},

@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -35,7 +36,7 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 	if err != nil {
 		return Memory{}, err
 	}
-	cudaop.LogitsLater(m.Logits.Op()) // as in a session
+	lmhead.Defer(m.Logits.Op()) // as in a session
 	ws := op.NewWorkspace()
 	if err := ws.Plan(g, ctl.Modes(), m.Logits); err != nil {
 		return Memory{}, err

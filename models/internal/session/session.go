@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/op"
@@ -83,8 +83,8 @@ type Session struct {
 
 	ids, positions, rows []int32 // the values of the inputs
 	mask                 []float32
-	onGPU                func(rows int) sampler.Logits // the logits of the latest step; nil on the CPU
-	views                sampler.Host
+	onGPU                func(rows int) lmhead.Logits // the logits of the latest step; nil on the CPU
+	views                lmhead.Host
 	intact               func() error // reports weights that have changed
 }
 
@@ -100,7 +100,7 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	if err != nil {
 		return nil, err
 	}
-	onGPU := cudaop.LogitsLater(g.Logits.Op())
+	onGPU := lmhead.Defer(g.Logits.Op())
 	if err := op.NewWorkspace().Plan(expr, ctl.Modes(), g.Logits); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *Session) load(ctx context.Context, report func(done, total int64)) erro
 }
 
 // Forward runs one denoising step; it is a sampler.Forward.
-func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []sampler.Row) (sampler.Logits, error) {
+func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []sampler.Row) (lmhead.Logits, error) {
 	n := s.graph.Len
 	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
 		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
