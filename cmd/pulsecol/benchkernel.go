@@ -49,6 +49,9 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	if c.Device == "cuda" {
 		return c.cuda(std.out)
 	}
+	if need, have := c.memory(), availableMemory(systemFiles); have > 0 && need > have {
+		return fmt.Errorf("the largest measurement needs about %s of memory, and this machine has %s available", byteSize(need), byteSize(have))
+	}
 	o := kernelbench.Options{
 		Ops: c.Op, Threads: c.Threads, Heads: or(c.Heads, 0), Lens: c.Length, HeadDims: c.HeadDim,
 		Groups: c.GroupSize, Samples: or(c.Samples, 0),
@@ -96,6 +99,23 @@ func (c *benchKernelCmd) validate() error {
 		}
 	}
 	return b.err()
+}
+
+// memory is about what the largest measurement on the CPU takes, in bytes: queries,
+// keys, values, results, and scores of groups of queries.
+func (c *benchKernelCmd) memory() int64 {
+	largest := func(values []int, otherwise int) int64 {
+		if len(values) == 0 {
+			return int64(otherwise)
+		}
+		return int64(slices.Max(values))
+	}
+	heads, n, dim := int64(or(c.Heads, 8)), largest(c.Length, 4096), largest(c.HeadDim, 128)
+	group := int64(32)
+	if len(c.GroupSize) > 0 {
+		group = int64(slices.Min(c.GroupSize))
+	}
+	return 4 * heads * n * (4*dim + (n+group-1)/group)
 }
 
 // checkDevice reports flags that the other device has.

@@ -12,6 +12,8 @@ import (
 
 // FuzzCommandLine gives commands lists of arguments, one a line. None panics, and
 // the exit status is one of those documented. The work of a command does not begin.
+// A command takes long to open its model: -fuzzminimizetime=1x leaves the time to new
+// lists.
 func FuzzCommandLine(f *testing.F) {
 	stopped(f)
 	rng := rand.New(rand.NewPCG(7, 8))
