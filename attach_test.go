@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -174,7 +175,7 @@ func TestNewMachineErrors(t *testing.T) {
 		t.Errorf("nil controller: %v, %v", m, err)
 	}
 	for _, n := range g.AllNodes() {
-		if _, ok := n.Op().(*op.GroupTopK); ok {
+		if _, ok := exec.SpecOf(n.Op()).(exec.GroupTopK); ok {
 			must(gorgonia.Reshape(n, tensor.Shape{2, n.Shape().TotalSize() / 2}))(t)
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -18,18 +19,17 @@ type attentionOptions struct{ mask, rows *gorgonia.Node }
 
 // WithPaddingMask hides padding: mask [B,N] float32 is 0 at padding positions.
 // No query attends to padding, padding queries have no part in choosing columns,
-// and the number of columns kept counts real keys only. What padding queries
-// themselves return is meaningless.
+// and the number of columns kept counts real keys only. The results of padding queries
+// are undefined.
 func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
 	return func(o *attentionOptions) { o.mask = mask }
 }
 
-// WithRows says which tokens' results are wanted, as behind a model's last
-// attention: rows [R] int32 holds b*N+i for token i of batch row b, and a negative
-// number for none, as graph.TakeRows has it. What Attention returns for other
-// tokens is meaningless: queries before the first and behind the last of these
-// tokens, over all batch rows, are left out unless a refresh needs them. The result
-// then has no gradient.
+// WithRows selects the tokens whose results are read, as after a model's last attention:
+// rows [R] int32 holds b*N+i for token i of batch row b, and a negative number for none, as
+// graph.GatherRows takes them. The results of other tokens are undefined: queries before
+// the first and after the last of these tokens, over all batch rows, are left out unless a
+// refresh needs them. The result then has no gradient.
 func WithRows(rows *gorgonia.Node) AttentionOption {
 	return func(o *attentionOptions) { o.rows = rows }
 }
@@ -41,7 +41,8 @@ func WithRows(rows *gorgonia.Node) AttentionOption {
 // reads key head h/(H/Hkv)), all float32, already split into heads and rotated.
 // The result has q's shape. A layer serves one Attention.
 //
-// It adds three nodes: op.ScoreCollect, op.GroupTopK and op.ColumnSparseAttn.
+// It adds three nodes: those of op.NewScoreCollect, op.NewGroupTopK and
+// op.NewColumnSparseAttn.
 // The result is differentiable in q, k and v, with the columns held fixed, by op.Grad
 // or gorgonia.Grad and under a Lisp machine; see Attach.
 func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorgonia.Node, error) {
@@ -58,21 +59,21 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, ErrClosed
 	case l.used:
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
-	case l.ctl.sel.Kind == op.SelectFixed && l.state.Given() == nil:
+	case l.ctl.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
 		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
 	}
 	if err := o.check(q, k, v); err != nil { // before there are nodes for it
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
 	}
 	p := op.AttentionParams{
-		Group: l.ctl.group, Selection: l.ctl.sel, Scale: l.ctl.cfg.Scale,
-		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision, State: l.state,
-	}
+		Group: l.ctl.group, Selection: op.Selection(l.ctl.sel), Scale: l.ctl.cfg.Scale,
+		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision,
+	}.In(l.state)
 	collect, err := op.NewScoreCollect(l.path, p)
 	if err != nil {
 		return nil, err
 	}
-	choose, err := op.NewGroupTopK(l.path, q.Shape()[2], p)
+	topK, err := op.NewGroupTopK(l.path, q.Shape()[2], p)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err != nil {
 		return nil, err
 	}
-	columns, err := l.add(device, choose, o.mask, scores)
+	columns, err := l.add(device, topK, o.mask, scores)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (o *attentionOptions) check(q, k, v *gorgonia.Node) error {
 		}
 		t, ok := in.n.Type().(gorgonia.TensorType)
 		if rank := len(strings.Fields(in.dims)); !ok || t.Of != in.of || len(in.n.Shape()) != rank {
-			return fmt.Errorf("%s %s, want %v [%s]", in.is, op.Describe(in.n), in.of, in.dims)
+			return fmt.Errorf("%s %s, want %v [%s]", in.is, exec.Describe(in.n), in.of, in.dims)
 		}
 		if in.n.Graph() != nil && q.Graph() != nil && in.n.Graph() != q.Graph() {
 			return fmt.Errorf("%s of a graph other than q's", in.is)

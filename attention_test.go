@@ -36,7 +36,7 @@ func shapes() (cases []attncase.Case) {
 var refreshOnce = pulsecol.Uniform{Refreshes: 1}
 
 // TestDenseAttention: switched off, without sparsity, and in a schedule's dense
-// steps, attention is op.DenseAttn to the bit.
+// steps, attention is op.NewDenseAttn to the bit.
 func TestDenseAttention(t *testing.T) {
 	for _, s := range shapes() {
 		t.Run(s.String(), func(t *testing.T) {

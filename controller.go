@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -38,11 +40,11 @@ var (
 // safe for concurrent use.
 type Controller struct {
 	cfg    Config
-	sel    op.Selection
+	sel    exec.Selection
 	group  int
 	auto   bool // the Config left the device open
 	layers []*Layer
-	step   op.Step
+	step   exec.Step
 
 	total, done  int // steps of the generation; those that are over
 	lastMode     Mode
@@ -77,7 +79,7 @@ func (c *Controller) Config() Config { return c.cfg }
 // Config's Device, which must be able to, or for Auto on the GPU if there is one
 // and its operators can.
 func (c *Controller) DeviceFor(headDim int) Device {
-	if c.auto && cudaop.Supports(headDim) != nil {
+	if c.auto && gpu.CheckHeadDim(headDim) != nil {
 		return CPU
 	}
 	return c.cfg.Device
@@ -100,7 +102,7 @@ func (c *Controller) PrecisionFor(headDim int) Precision {
 type Layer struct {
 	ctl   *Controller
 	path  string
-	state *op.State
+	state *exec.State
 	used  bool // an Attention was built on it
 }
 
@@ -123,13 +125,13 @@ func (c *Controller) Layer(i int) *Layer {
 	}
 	for n := len(c.layers); n <= i; n++ {
 		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
-		l := &Layer{ctl: c, path: path, state: op.NewState(path, &c.step)}
+		l := &Layer{ctl: c, path: path, state: exec.NewState(path, &c.step)}
 		if _, ok := c.cfg.Schedule.(adaptive); ok {
 			l.state.Watch()
 		}
 		if p, ok := c.cfg.Pattern.(Fixed); ok {
 			if t := p.table(n); t != nil {
-				l.state.Give(&t.ColumnBits)
+				l.state.Give((*exec.ColumnBits)(t))
 			}
 		}
 		c.observe(n, l.state)
@@ -301,8 +303,16 @@ type Stats struct {
 	Layers       []LayerStats
 }
 
-// LayerStats counts what one attention layer did.
-type LayerStats = op.LayerStats
+// LayerStats counts what one attention layer did since its controller was made. Where the
+// table is on a GPU that fails to return its counts, Density and Churn are those of the
+// latest refresh whose counts it returned.
+type LayerStats struct {
+	Refreshes int
+	Density   float64            // share of query-key pairs the column table keeps; 0 without a table
+	Churn     float64            // share of kept pairs that the last refresh replaced; 0 at the first
+	Bytes     int64              // held by the column table
+	Seconds   [Reuse + 1]float64 // in the layer's operators, by Mode
+}
 
 // Stats returns the counts so far.
 func (c *Controller) Stats() Stats {
@@ -311,7 +321,7 @@ func (c *Controller) Stats() Stats {
 		RefreshSteps: append([]int(nil), c.refreshSteps...),
 	}
 	for _, l := range c.layers {
-		s.Layers = append(s.Layers, l.state.Stats())
+		s.Layers = append(s.Layers, LayerStats(l.state.Stats()))
 	}
 	return s
 }
@@ -334,8 +344,8 @@ func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
 		return 0
 	}
 	for _, n := range g.AllNodes() {
-		if o, ok := op.Unwrap(n.Op()).(*op.GroupTopK); ok {
-			bytes += o.TableBytes(n.Shape())
+		if spec, ok := exec.SpecOf(n.Op()).(exec.GroupTopK); ok {
+			bytes += spec.TableBytes(n.Shape())
 		}
 	}
 	return bytes

@@ -361,11 +361,11 @@ func TestLayerIdentity(t *testing.T) {
 }
 
 func TestColumnTableKeysOutsideTheTable(t *testing.T) {
-	table := pulsecol.ColumnTable{ColumnBits: op.ColumnBits{Batch: 1, Heads: 1, Len: 4, Group: 2, Bits: []uint32{0b0011, 0b1100}}}
+	table := pulsecol.ColumnTable{Batch: 1, Heads: 1, Len: 4, Group: 2, Bits: []uint32{0b0011, 0b1100}}
 	if got := table.Keys(3, 5, 1); !slices.Equal(got, []int{2, 3}) {
 		t.Errorf("a table that serves all rows and heads: %v, want [2 3]", got)
 	}
-	table = pulsecol.ColumnTable{ColumnBits: op.ColumnBits{Batch: 2, Heads: 2, Len: 4, Group: 4, Bits: []uint32{1, 2, 4, 8}}}
+	table = pulsecol.ColumnTable{Batch: 2, Heads: 2, Len: 4, Group: 4, Bits: []uint32{1, 2, 4, 8}}
 	for _, at := range [][3]int{{2, 0, 0}, {0, 2, 0}, {0, 0, 1}, {-1, 0, 0}, {0, -1, 0}, {0, 0, -1}} {
 		if got := table.Keys(at[0], at[1], at[2]); got != nil {
 			t.Errorf("Keys%v = %v, want nil", at, got)

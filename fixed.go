@@ -3,7 +3,7 @@ package pulsecol
 import (
 	"fmt"
 
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
 )
 
 // Fixed attends to columns that the user gives, such as those that another
@@ -30,8 +30,8 @@ type Fixed struct {
 
 func (Fixed) String() string { return "fixed columns" }
 
-func (p Fixed) selection(_ float64, _ int) (op.Selection, int) {
-	return op.Selection{Kind: op.SelectFixed}, p.group()
+func (p Fixed) selection(_ float64, _ int) (exec.Selection, int) {
+	return exec.Selection{Kind: exec.SelectFixed}, p.group()
 }
 
 // group is the size of the tables' groups, 0 without a table.

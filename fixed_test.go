@@ -170,7 +170,8 @@ func TestFixedConfig(t *testing.T) {
 	good := randomColumns(newRand(1), 2, 3, 70, 16)
 	// bad returns good after a change.
 	bad := func(change func(c *pulsecol.ColumnTable)) *pulsecol.ColumnTable {
-		c := &pulsecol.ColumnTable{ColumnBits: good.ColumnBits}
+		copied := *good
+		c := &copied
 		c.Bits = slices.Clone(c.Bits)
 		change(c)
 		return c
@@ -269,7 +270,7 @@ func TestNewColumnTable(t *testing.T) {
 	if empty.Groups() != 0 || empty.Keys(0, 0, 0) != nil {
 		t.Error("a table without sizes has keys")
 	}
-	short := pulsecol.ColumnTable{ColumnBits: op.ColumnBits{Batch: 1, Heads: 1, Len: 40, Group: 8}}
+	short := pulsecol.ColumnTable{Batch: 1, Heads: 1, Len: 40, Group: 8}
 	if short.Keys(0, 0, 4) != nil {
 		t.Error("a table without bits has keys")
 	}
@@ -284,7 +285,7 @@ func FuzzColumnTable(f *testing.F) {
 	f.Add(math.MaxInt, 2, math.MaxInt, 1, []byte{1, 0, 0, 0})
 	f.Add(0, -1, 5, 0, []byte{})
 	f.Fuzz(func(t *testing.T, batch, heads, n, group int, data []byte) {
-		c := pulsecol.ColumnTable{ColumnBits: op.ColumnBits{Batch: batch, Heads: heads, Len: n, Group: group}}
+		c := pulsecol.ColumnTable{Batch: batch, Heads: heads, Len: n, Group: group}
 		for len(data) >= 4 {
 			c.Bits, data = append(c.Bits, binary.LittleEndian.Uint32(data)), data[4:]
 		}

@@ -17,9 +17,9 @@ import (
 type watcher struct{ seen []pulsecol.Observation }
 
 func (w *watcher) Observe(o pulsecol.Observation) {
-	if table := o.Table(); table != nil {
+	if o.Columns != nil {
 		c := *o.Columns
-		c.Bits = slices.Clone(table.Bits)
+		c.Bits = slices.Clone(c.Bits)
 		o.Columns = &c
 	}
 	o.Q, o.K, o.Valid = slices.Clone(o.Q), slices.Clone(o.K), slices.Clone(o.Valid)
@@ -67,13 +67,13 @@ func TestObserve(t *testing.T) {
 						}
 						sameBits(t, "keys", o.K, c.in.K)
 						if step == 0 {
-							if o.Table() != nil {
-								t.Errorf("columns before the first refresh: %+v", o.Table())
+							if o.Columns != nil {
+								t.Errorf("columns before the first refresh: %+v", o.Columns)
 							}
 							continue
 						}
 						want := must(r.ctl.Columns(i))(t)
-						if diff := cmp.Diff(want, o.Table()); diff != "" {
+						if diff := cmp.Diff(want, o.Columns); diff != "" {
 							t.Errorf("step %d, layer %d: columns (-want +got):\n%s", step+1, i, diff)
 						}
 					}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
 )
 
 // Pattern is the shape of what sparse attention keeps. The patterns of this
@@ -13,7 +13,7 @@ type Pattern interface {
 	fmt.Stringer
 	// selection returns what the operators need, for the config's sparsity and
 	// group size, and the group size in force.
-	selection(sparsity float64, group int) (op.Selection, int)
+	selection(sparsity float64, group int) (exec.Selection, int)
 }
 
 // Columns is PulseCol's pattern: single keys. Each query group of each head
@@ -68,25 +68,25 @@ func (p SparseD) String() string {
 	return fmt.Sprintf("sparsed blocks of %d", orDefault(p.BlockSize, 128))
 }
 
-func (Columns) selection(sparsity float64, group int) (op.Selection, int) {
-	return op.Selection{Kind: op.SelectColumns, Sparsity: sparsity}, group
+func (Columns) selection(sparsity float64, group int) (exec.Selection, int) {
+	return exec.Selection{Kind: exec.SelectColumns, Sparsity: sparsity}, group
 }
 
-func (p Blocks) selection(sparsity float64, group int) (op.Selection, int) {
-	return op.Selection{Kind: op.SelectBlocks, Sparsity: sparsity, Block: orDefault(p.Size, 32)}, group
+func (p Blocks) selection(sparsity float64, group int) (exec.Selection, int) {
+	return exec.Selection{Kind: exec.SelectBlocks, Sparsity: sparsity, Block: orDefault(p.Size, 32)}, group
 }
 
-func (p SlidingWindow) selection(_ float64, group int) (op.Selection, int) {
-	return op.Selection{Kind: op.SelectStatic, Reach: orDefault(p.Width, 256) / 2}, group
+func (p SlidingWindow) selection(_ float64, group int) (exec.Selection, int) {
+	return exec.Selection{Kind: exec.SelectStatic, Reach: orDefault(p.Width, 256) / 2}, group
 }
 
-func (p Streaming) selection(_ float64, group int) (op.Selection, int) {
-	return op.Selection{Kind: op.SelectStatic, Reach: orDefault(p.Width, 256) / 2, SinkFraction: orDefault(p.SinkFraction, 0.1)}, group
+func (p Streaming) selection(_ float64, group int) (exec.Selection, int) {
+	return exec.Selection{Kind: exec.SelectStatic, Reach: orDefault(p.Width, 256) / 2, SinkFraction: orDefault(p.SinkFraction, 0.1)}, group
 }
 
-func (p SparseD) selection(sparsity float64, _ int) (op.Selection, int) {
+func (p SparseD) selection(sparsity float64, _ int) (exec.Selection, int) {
 	block := orDefault(p.BlockSize, 128)
-	return op.Selection{Kind: op.SelectSparseD, Sparsity: sparsity, Block: block, Generation: p.Generation, ScoreScale: p.ScoreScale}, block
+	return exec.Selection{Kind: exec.SelectSparseD, Sparsity: sparsity, Block: block, Generation: p.Generation, ScoreScale: p.ScoreScale}, block
 }
 
 func (p Blocks) validate() error { return nonNegative("Size", p.Size) }

@@ -4,12 +4,22 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/internal/columns"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 )
 
 // ColumnTable says which keys each query group keeps, for some batch rows and heads of
 // queries of one attention layer.
-type ColumnTable struct{ op.ColumnBits }
+type ColumnTable struct {
+	Batch, Heads, Len int      // Batch and Heads are 1 where one row serves all; Len is in tokens
+	Group             int      // queries in a group; the last may be short
+	Bits              []uint32 // [Batch, Heads, Groups, ceil(Len/32)]; key j is bit j%32 of word j/32
+}
+
+// Validate returns an error that wraps op.ErrShape or op.ErrValue unless attention can read
+// t: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
+// key from Len on, and some group keeps a key.
+func (t *ColumnTable) Validate() error { return (*exec.ColumnBits)(t).Validate() }
 
 // NewColumnTable returns the table of a sequence of n tokens in groups of group
 // queries, for which keys lists the keys of each group, in any order. batch and heads
@@ -26,7 +36,7 @@ func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int
 			return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: %d %s, want at least 1", op.ErrShape, size.value, size.name)
 		}
 	}
-	t := &ColumnTable{op.ColumnBits{Batch: batch, Heads: heads, Len: n, Group: group}}
+	t := &ColumnTable{Batch: batch, Heads: heads, Len: n, Group: group}
 	for b := range batch {
 		for h := range heads {
 			for u := range t.Groups() {
@@ -94,5 +104,5 @@ func (c *Controller) Columns(layer int) (*ColumnTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pulsecol: %w", err)
 	}
-	return &ColumnTable{bits}, nil
+	return (*ColumnTable)(&bits), nil
 }

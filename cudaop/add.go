@@ -3,15 +3,16 @@
 package cudaop
 
 import (
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
-// add runs op.Add.
-type add struct{}
+func init() {
+	register(func(exec.Add) (implementation, error) { return add{}, nil })
+}
 
-func (add) shape([]tensor.Shape) error { return nil }
-func (add) ownsResult() bool           { return false }
+// add runs op.NewAdd.
+type add struct{ layerOp }
 
 func (add) run(c *call) (gorgonia.Value, error) {
 	a, err := c.operand(0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/memplan"
 	"gorgonia.org/cu"
 )
@@ -37,6 +38,7 @@ func (h *heap) get(bytes int64) (cu.DevicePtr, error) {
 	}
 	h.sizes[p] = bytes
 	h.bytes += bytes
+	gpu.AddHeld(bytes)
 	return p, nil
 }
 
@@ -52,6 +54,7 @@ func (h *heap) release(p cu.DevicePtr) error {
 	}
 	delete(h.sizes, p)
 	h.bytes -= size
+	gpu.AddHeld(-size)
 	return nil
 }
 

@@ -10,33 +10,34 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// checkParams returns what the GPU operators cannot do without a State: what would
-// give the machine more than scores and column tables.
-func checkParams(p op.AttentionParams) error {
+// checkParams returns an error for what GPU operators do in a controller's layer only:
+// outside one their results are scores and column tables of the machine.
+func checkParams(p exec.Attention) error {
 	switch {
 	case p.State != nil:
-	case p.Selection.Kind != op.SelectColumns:
-		return fmt.Errorf("%w: selection %v needs a State on the GPU", op.ErrValue, p.Selection.Kind)
+	case p.Selection.Kind != exec.SelectColumns:
+		return fmt.Errorf("%w: selection %v needs a controller on the GPU", op.ErrValue, p.Selection.Kind)
 	case p.Selection.ScoreScale != 0:
-		return fmt.Errorf("%w: a score scale of its own needs a State on the GPU", op.ErrValue)
+		return fmt.Errorf("%w: a score scale of its own needs a controller on the GPU", op.ErrValue)
 	case p.Masked:
-		return fmt.Errorf("%w: a padding mask needs a State on the GPU", op.ErrValue)
+		return fmt.Errorf("%w: a padding mask needs a controller on the GPU", op.ErrValue)
 	}
 	return nil
 }
 
 // checkAttention checks q and k against the kernels' limits.
 func checkAttention(in []tensor.Shape) error {
-	if n := in[0][2]; n > maxLen {
-		return fmt.Errorf("%w: %d tokens, the GPU kernels take at most %d", op.ErrShape, n, maxLen)
+	if n := in[0][2]; n > gpu.MaxLen {
+		return fmt.Errorf("%w: %d tokens, the GPU kernels take at most %d", op.ErrShape, n, gpu.MaxLen)
 	}
-	return checkHeadDim(in[0][3])
+	return gpu.CheckHeadDim(in[0][3])
 }
 
 // heads is the shape of an attention layer and its inputs on the GPU.
@@ -46,15 +47,15 @@ type heads struct {
 	q, k, v                       cu.DevicePtr
 	scale                         float64
 	padding
-	span cu.DevicePtr // the queries that are wanted, from the first to behind the last; 0 for all
+	span cu.DevicePtr // range of the selected queries, the end exclusive; 0 for all
 }
 
 // heads makes q, k and v what the kernels take, and reads the padding mask, if there
 // is one. Of head dimensions that have no kernel for bfloat16 they are float32.
-func (c *call) heads(p op.AttentionParams) (*heads, error) {
+func (c *call) heads(p exec.Attention) (*heads, error) {
 	q, kv := c.in[0].Shape(), c.in[1].Shape()
 	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale, dt: c.o.dtype()}
-	if !slices.Contains(bf16Dims, h.dim) {
+	if !slices.Contains(gpu.BF16Dims, h.dim) {
 		h.dt = tensor.Float32
 	}
 	if h.scale == 0 {
@@ -70,8 +71,8 @@ func (c *call) heads(p op.AttentionParams) (*heads, error) {
 	return h, err
 }
 
-// wanted is heads for an operator that may have rows, behind its columns.
-func (c *call) wanted(p op.AttentionParams) (*heads, error) {
+// selected is heads for an operator that may have rows as its fifth input.
+func (c *call) selected(p exec.Attention) (*heads, error) {
 	h, err := c.heads(p)
 	if err != nil || !p.Rows {
 		return h, err
@@ -98,8 +99,9 @@ type output struct {
 	bnhd bool
 }
 
-// attended is result for attention. What stays on the GPU has the layout BNHD.
-func (c *call) attended() (gorgonia.Value, output, error) {
+// attentionResult is result for attention. A value in the operators' own memory has the
+// layout BNHD.
+func (c *call) attentionResult() (gorgonia.Value, output, error) {
 	v, at, err := c.result(c.in[0].Shape()...)
 	if err != nil {
 		return nil, output{}, err
@@ -247,7 +249,7 @@ func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 }
 
 // keepCounts puts on the GPU how many columns each batch row keeps of its keys.
-func (c *call) keepCounts(sel op.Selection, keys []int) (cu.DevicePtr, error) {
+func (c *call) keepCounts(sel exec.Selection, keys []int) (cu.DevicePtr, error) {
 	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
 }
 
@@ -272,7 +274,7 @@ func words(n int) int         { return (n + 31) / 32 }
 // layer is what the operators of one attention layer keep on the GPU.
 type layer struct {
 	device          *device
-	state           *op.State
+	state           *exec.State
 	batch, heads, n int
 	group           int
 	bits            cu.DevicePtr // the column table
@@ -291,15 +293,15 @@ const pairsBytes = 16
 
 // The keys of what a layer keeps and hands over.
 type (
-	tableKey struct{ s *op.State } // the column table
-	pairsKey struct{ s *op.State } // its counts
-	nextKey  struct{ s *op.State } // the next column table, from ScoreCollect to GroupTopK
-	outKey   struct{ s *op.State } // full attention's output, from ScoreCollect to ColumnSparseAttn
+	tableKey struct{ s *exec.State } // the column table
+	pairsKey struct{ s *exec.State } // its counts
+	nextKey  struct{ s *exec.State } // the next column table, from ScoreCollect to GroupTopK
+	outKey   struct{ s *exec.State } // full attention's output, from ScoreCollect to ColumnSparseAttn
 )
 
 // layer returns what the operators of the layer that s belongs to keep, new if there is
 // nothing on this device and of this shape.
-func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
+func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) {
 	l := &layer{device: c.device, state: s, batch: batch, heads: heads, n: n, group: group}
 	var err error
 	if l.bits, err = c.keep(tableKey{s}, l.bytes(), exec.Columns); err != nil {
@@ -308,20 +310,20 @@ func (c *call) layer(s *op.State, batch, heads, n, group int) (*layer, error) {
 	if l.pairs, err = c.keep(pairsKey{s}, pairsBytes, exec.Columns); err != nil || c.isPlan() {
 		return l, err
 	}
-	if have, ok := s.Memory().(*layer); ok {
+	if have, ok := s.Device().(*layer); ok {
 		if have.device == c.device && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
 			return have, nil
 		}
-		if have.device == c.device { // which is busy with this call: Shares would wait for ever
+		if have.device == c.device { // which is busy with this call: DensityAndChurn would wait for ever
 			if err := have.count(); err != nil {
 				return nil, err
 			}
 		}
-		s.SetMemory(nil, 0)
+		s.SetDevice(nil, 0)
 		delete(have.device.layers, have) // of another machine, or another length
 	}
 	c.layers[l] = struct{}{}
-	s.SetMemory(l, l.bytes())
+	s.SetDevice(l, l.bytes())
 	return l, nil
 }
 
@@ -331,20 +333,20 @@ func (l *layer) bytes() int64 {
 }
 
 // Columns copies the column table to the host.
-func (l *layer) Columns() (op.ColumnBits, error) {
-	b := op.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
+func (l *layer) Columns() (exec.ColumnBits, error) {
+	b := exec.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
 	err := l.device.onThread(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
 	if errors.Is(err, errClosed) {
-		return op.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
+		return exec.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
 	}
 	if err != nil {
-		return op.ColumnBits{}, fmt.Errorf("cudaop: copy columns: %w", err)
+		return exec.ColumnBits{}, fmt.Errorf("cudaop: copy columns: %w", err)
 	}
 	return b, nil
 }
 
-// Shares implements op.Memory.
-func (l *layer) Shares() (density, churn float64, err error) {
+// DensityAndChurn implements op.Memory.
+func (l *layer) DensityAndChurn() (density, churn float64, err error) {
 	if l.unread { // never once the machine is closed
 		if err := l.device.onThread(l.count); err != nil {
 			return 0, 0, err

@@ -31,7 +31,7 @@ func testPureOperators(t *testing.T) {
 			if c.Padding != nil {
 				continue // needs a State
 			}
-			if cudaop.Portable() && (p == op.Float32 || !c.TensorCores()) {
+			if cudaop.SM80Forced() && (p == op.Float32 || !c.TensorCores()) {
 				continue // float32 has no kernels for Hopper: both are the same
 			}
 			path := fmt.Sprintf("%v,%v", p, c)

@@ -3,7 +3,7 @@
 package cudaop
 
 import (
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 )
 
@@ -16,10 +16,10 @@ type blocks struct {
 	last int // the first block of the generation; all if it is not ranked apart
 }
 
-func blocksOf(sel op.Selection, n int) blocks {
+func blocksOf(sel exec.Selection, n int) blocks {
 	b := blocks{size: sel.Block, all: groups(n, sel.Block)}
 	b.last = b.all
-	if sel.Kind == op.SelectSparseD {
+	if sel.Kind == exec.SelectSparseD {
 		b.last = sel.GenerationBlock(n)
 	}
 	return b
@@ -34,7 +34,7 @@ func (b blocks) width() int { return b.all + b.behind() }
 // chooseBlocks queues the choice of the best blocks of each group, by the sums of their
 // keys' scores, and fills a column table with their keys. lse is the log-sum-exp of
 // full attention, and afterwards that of attention to the generation.
-func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.DevicePtr) error {
+func (c *call) chooseBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.DevicePtr) error {
 	b, u := blocksOf(sel, h.n), groups(h.n, group)
 	rows := h.batch * h.heads * u
 	sums, err := c.scratch(4 * int64(rows) * int64(b.width()))
@@ -44,7 +44,7 @@ func (c *call) chooseBlocks(h *heads, sel op.Selection, group int, lse, bits cu.
 	// Blocks without a real key are not chosen; but SparseD's published code, which
 	// ignores padding, lets them take part.
 	quota, padding := sel.Keep, func(row int) int { return (h.n - h.keys[row]) / b.size }
-	if sel.Kind == op.SelectSparseD {
+	if sel.Kind == exec.SelectSparseD {
 		quota, padding = sel.Quota, func(int) int { return 0 }
 	}
 	// choose ranks n blocks from key first on, whose sums are elements at, at+1, ... of

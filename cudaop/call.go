@@ -16,14 +16,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// call is one run of an operator, or a rehearsal of one that only asks for its memory: the
-// same code does both, so that a plan holds what a run takes.
+// call is one run of an operator, or the planning of one, which asks for its memory and
+// queues nothing. The same code does both, so that a plan has the memory that a run takes.
 type call struct {
 	*device
-	o         *Op // nil for work outside of operators
+	o         *deviceOp // nil for work outside of operators
 	prealloc  gorgonia.Value
 	in        []gorgonia.Value
-	mode      op.Mode
+	mode      exec.Mode
 	source    source
 	copies    [maxInputs]cu.DevicePtr // of inputs of the graph; 0 where the machine's own is read
 	workspace cu.DevicePtr            // of cuBLASLt; 0: a product takes its own
@@ -138,17 +138,17 @@ func (c *call) adopt(key any) {
 }
 
 // begin notes that a part of a layer's attention runs, and returns the step's mode.
-func (c *call) begin(s *op.State, part op.Part) (op.Mode, error) {
+func (c *call) begin(s *exec.State, part exec.Part) (exec.Mode, error) {
 	if c.isPlan() {
 		return c.mode, nil
 	}
 	return s.Begin(c.o, part)
 }
 
-// spend adds the time since start to that of a layer's steps of a mode.
-func (c *call) spend(s *op.State, m op.Mode, start time.Time) {
+// addTime adds the time since start to that of a layer's steps of a mode.
+func (c *call) addTime(s *exec.State, m exec.Mode, start time.Time) {
 	if !c.isPlan() {
-		s.Spend(m, start)
+		s.AddTime(m, start)
 	}
 }
 
@@ -248,9 +248,9 @@ func (c *call) inPlace(i int, shape ...int) (*deviceTensor, error) {
 	return t, nil
 }
 
-// resultOver is result for an operator that adds input i, of the result's shape: in place
+// sumResult is result for an operator that adds input i, of the result's shape: in place
 // where that is possible. It returns the input's address too, in the result's type.
-func (c *call) resultOver(i int, shape ...int) (v gorgonia.Value, at, in cu.DevicePtr, err error) {
+func (c *call) sumResult(i int, shape ...int) (v gorgonia.Value, at, in cu.DevicePtr, err error) {
 	t, err := c.inPlace(i, shape...)
 	if t != nil || err != nil {
 		if err != nil {

@@ -14,13 +14,13 @@ import (
 // host wait for the GPU in the middle of a step, so that is left to the next
 // operator whose result goes to the machine, which waits anyway.
 type check struct {
-	o       *Op
+	o       *deviceOp
 	word    cu.DevicePtr // int32: 0, or 1 plus the position of what is wrong
 	explain func(position int) error
 }
 
 // checkKey is that of an operator's word.
-type checkKey struct{ o *Op }
+type checkKey struct{ o *deviceOp }
 
 // check returns a word that is 0 for a kernel to write to.
 func (c *call) check(explain func(position int) error) (word cu.DevicePtr, err error) {

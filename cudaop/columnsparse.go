@@ -5,17 +5,26 @@ package cudaop
 import (
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// columnSparseAttn runs op.ColumnSparseAttn.
-type columnSparseAttn struct{ p op.AttentionParams }
+func init() {
+	register(func(s exec.ColumnSparseAttn) (implementation, error) {
+		return &columnSparseAttn{p: s.Attention}, checkParams(s.Attention)
+	})
+}
+
+// columnSparseAttn runs op.NewColumnSparseAttn.
+type columnSparseAttn struct {
+	layerOp
+	p exec.Attention
+}
 
 func (r *columnSparseAttn) shape(in []tensor.Shape) error { return checkAttention(in) }
-func (r *columnSparseAttn) ownsResult() bool              { return false }
 
 func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	st := r.p.State
@@ -27,24 +36,24 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 		s := c.in[3].Shape()
 		return r.reuse(c, table{bits, s[0], s[1]})
 	}
-	mode, err := c.begin(st, op.Attend)
+	mode, err := c.begin(st, exec.Attend)
 	if err != nil {
 		return nil, err
 	}
-	defer c.spend(st, mode, time.Now())
-	l, _ := st.Memory().(*layer)
-	switch static := r.p.Selection.Kind == op.SelectStatic; {
-	case c.isPlan() && mode == op.Refresh && !static:
+	defer c.addTime(st, mode, time.Now())
+	l, _ := st.Device().(*layer)
+	switch static := r.p.Selection.Kind == exec.SelectStatic; {
+	case c.isPlan() && mode == exec.Refresh && !static:
 		return r.handOver(c, 0)
-	case mode == op.Refresh && l != nil && l.device == c.device && l.out != 0:
+	case mode == exec.Refresh && l != nil && l.device == c.device && l.out != 0:
 		out := l.out
 		l.out = 0
 		return r.handOver(c, out)
-	case mode == op.Reuse && static:
+	case mode == exec.Reuse && static:
 		return r.window(c)
-	case mode == op.Reuse && c.isPlan():
+	case mode == exec.Reuse && c.isPlan():
 		return r.reuse(c, table{})
-	case mode == op.Reuse:
+	case mode == exec.Reuse:
 		if l == nil || l.device != c.device || !st.Built() {
 			return nil, op.ErrStale
 		}
@@ -53,7 +62,7 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	return denseResult(c, r.p)
 }
 
-// handOver makes the output that ScoreCollect left the result.
+// handOver makes the output that ScoreCollect has computed the result.
 func (r *columnSparseAttn) handOver(c *call, at cu.DevicePtr) (gorgonia.Value, error) {
 	shape := c.in[0].Shape()
 	out := newDeviceTensor(c.o.dtype(), shape)
@@ -71,11 +80,11 @@ func (r *columnSparseAttn) handOver(c *call, at cu.DevicePtr) (gorgonia.Value, e
 
 // window attends to the keys of a static pattern.
 func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
-	h, err := c.wanted(r.p)
+	h, err := c.selected(r.p)
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.attended()
+	v, out, err := c.attentionResult()
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +95,11 @@ func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
 func (r *columnSparseAttn) reuse(c *call, t table) (gorgonia.Value, error) {
 	p := r.p
 	p.Masked = false // padding is in no table
-	h, err := c.wanted(p)
+	h, err := c.selected(p)
 	if err != nil {
 		return nil, err
 	}
-	v, out, err := c.attended()
+	v, out, err := c.attentionResult()
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ type device struct {
 	capability   int        // 90 for compute capability 9.0
 	multiprocs   int
 	modules      map[string]cu.Module
-	kernels      map[string]*kernel
-	typedKernels map[typedKernel]*kernel // of layers.cu
+	kernels      map[string]*cudaKernel
+	typedKernels map[typedKernel]*cudaKernel // of layers.cu
 	heap         heap
 	arenas       arenas
 	step         uint64              // number of the step in progress
@@ -84,7 +84,7 @@ func (d *device) isPlanner() bool { return d == planner }
 // newDevice asks an engine what its GPU is.
 func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{
-		engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*kernel{}, typedKernels: map[typedKernel]*kernel{},
+		engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*cudaKernel{}, typedKernels: map[typedKernel]*cudaKernel{},
 		layers: map[*layer]struct{}{}, copied: map[*gorgonia.Node]uint64{},
 		matrices: uploads{}, biases: uploads{}, vectors: map[*byte]cu.DevicePtr{},
 		heap: newHeap(), arenas: arenas{kept: map[*exec.Plan]cu.DevicePtr{}, loose: map[any]block{}},
@@ -194,16 +194,6 @@ func (d *device) withContext(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// Held returns the bytes of GPU memory that the operators of all machines hold.
-func Held() (bytes int64) {
-	devices.Lock()
-	defer devices.Unlock()
-	for _, d := range devices.of {
-		bytes += d.heap.bytes
-	}
-	return bytes
 }
 
 // lifecycle makes and closes machines one at a time, so that none closes while the

@@ -54,9 +54,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// kernel is a function of a loaded module, with what its module says about how to
+// cudaKernel is a function of a loaded module, with what its module says about how to
 // launch it (kernels/README.md). All calls need the module's context.
-type kernel struct {
+type cudaKernel struct {
 	queue        *queue
 	number       int // that the queue has for it
 	name         string
@@ -72,8 +72,8 @@ type kernel struct {
 // defaultShared is the dynamic shared memory a block may use without asking.
 const defaultShared = 48 << 10
 
-func (d *device) newKernel(m cu.Module, name string) (*kernel, error) {
-	k := &kernel{queue: d.queue, number: len(d.queue.kernels), name: name, multiprocs: d.multiprocs}
+func (d *device) newKernel(m cu.Module, name string) (*cudaKernel, error) {
+	k := &cudaKernel{queue: d.queue, number: len(d.queue.kernels), name: name, multiprocs: d.multiprocs}
 	fn, err := m.Function(name)
 	if err != nil {
 		return nil, fmt.Errorf("cudaop: kernel %s: %w", name, err)
@@ -117,11 +117,13 @@ type stack struct {
 
 // launch queues the kernel for the given number of items.
 // Every argument is 8 bytes; see address, integer, float and flag.
-func (k *kernel) launch(items int, args ...uint64) error { return k.launchMapped(nil, items, args...) }
+func (k *cudaKernel) launch(items int, args ...uint64) error {
+	return k.launchMapped(nil, items, args...)
+}
 
 // launchMapped is launch for a kernel that takes tensor maps of the stacks, at most
 // 3, before its other arguments.
-func (k *kernel) launchMapped(stacks []stack, items int, args ...uint64) error {
+func (k *cudaKernel) launchMapped(stacks []stack, items int, args ...uint64) error {
 	if items == 0 {
 		return nil
 	}
@@ -134,7 +136,7 @@ func (k *kernel) launchMapped(stacks []stack, items int, args ...uint64) error {
 }
 
 // start gives a stream the kernel. Every stack is four words.
-func (k *kernel) start(stream C.CUstream, grid int, stacks, args []uint64) error {
+func (k *cudaKernel) start(stream C.CUstream, grid int, stacks, args []uint64) error {
 	var maps [3]C.stack
 	for i := range len(stacks) / 4 {
 		s := stacks[4*i:]
@@ -147,9 +149,9 @@ func (k *kernel) start(stream C.CUstream, grid int, stacks, args []uint64) error
 }
 
 // launchRows is launch for n rows, queries or elements in each of count parts.
-func (k *kernel) launchRows(count, n int, args ...uint64) error {
+func (k *cudaKernel) launchRows(count, n int, args ...uint64) error {
 	return k.launch(k.items(count, n), args...)
 }
 
 // items is how many items of work n rows in each of count parts are.
-func (k *kernel) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }
+func (k *cudaKernel) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 )
 
-// SetPortable says whether machines made from now on use the kernels for any GPU
-// even where there are special ones.
-func SetPortable(on bool) { portable = on }
+// ForceSM80 says whether machines made from now on use the kernels for any GPU even where
+// there are some for Hopper.
+func ForceSM80(on bool) { forceSM80 = on }
 
-// Portable says what SetPortable was given.
-func Portable() bool { return portable }
+// SM80Forced returns the argument of the latest ForceSM80.
+func SM80Forced() bool { return forceSM80 }
 
 // SetScoreBytes bounds the scores that exist at a time, and returns what did.
 func SetScoreBytes(n int64) (before int64) {
@@ -126,7 +126,7 @@ func Choose(vm gorgonia.VM, rule *lmhead.Rule, rows, unconditional [][]float32) 
 		if err != nil {
 			return err
 		}
-		if err := c.choose(logits, u, at, len(rows), len(rows[0]), rule); err != nil {
+		if err := c.applyRule(logits, u, at, len(rows), len(rows[0]), rule); err != nil {
 			return err
 		}
 		out, err = c.choices(at, len(rows))
@@ -175,7 +175,7 @@ func Replays() (known, graphs, never int) {
 // memory, and another that copies all words. It returns the copy.
 func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 	err = inCall(vm, func(c *call) (err error) {
-		if err := c.queue.restart(op.Dense); err != nil {
+		if err := c.queue.restart(exec.Dense); err != nil {
 			return err
 		}
 		bytes := 4 * int64(len(values))

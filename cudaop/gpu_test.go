@@ -13,6 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
@@ -79,8 +80,8 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 		{must(op.NewLinear("stacked otherwise", op.Projection{Weight: shared}, op.Projection{Weight: matrix(out, features)}))(t), []*gorgonia.Node{x}},
 		{must(op.NewAddLinear("residual", op.Projection{Weight: matrix(features, features), Bias: random(features)}))(t), []*gorgonia.Node{x, y}},
 		{must(op.NewAddLinear("residual of itself", op.Projection{Weight: matrix(features, features)}))(t), []*gorgonia.Node{x, x}},
-		{op.NewTakeRows("rows"), []*gorgonia.Node{x, rows}},
-		{op.NewLogits("logits", matrix(vocab, features)), []*gorgonia.Node{taken, rows}},
+		{op.NewGatherRows("rows"), []*gorgonia.Node{x, rows}},
+		{op.NewLMHead("logits", matrix(vocab, features)), []*gorgonia.Node{taken, rows}},
 		{op.NewRMSNorm("norm", random(features), 1e-5), []*gorgonia.Node{x}},
 		{must(op.NewRoPE("rope", op.Heads{Count: heads, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},
 		{must(op.NewRoPE("rope of some", op.Heads{First: 1, Count: 2, Dim: dim}, 1e6))(t), []*gorgonia.Node{x, positions}},
@@ -150,7 +151,7 @@ func TestLayout(t *testing.T) { onBoth(t, testLayout) }
 func testLayout(t *testing.T) {
 	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.SparseD{BlockSize: 16, Generation: 10}, pulsecol.SlidingWindow{Width: 20}} {
 		for _, p := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
-			if cudaop.Portable() && p == pulsecol.Float32 {
+			if cudaop.SM80Forced() && p == pulsecol.Float32 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%v,%v", pattern, p), func(t *testing.T) {
@@ -161,7 +162,7 @@ func testLayout(t *testing.T) {
 				apart, together := newBlocks(t, cfg, true), newBlocks(t, cfg, false)
 				for step, mode := range []string{"refresh", "reuse", "full", "reuse again"} {
 					want := apart.run(t, step == 2)
-					held := cudaop.Held()
+					held := gpu.Held()
 					for what, got := range together.run(t, step == 2) {
 						for i := range got {
 							// What goes to the machine is not rounded, and then is when it comes back.
@@ -171,7 +172,7 @@ func testLayout(t *testing.T) {
 							}
 						}
 					}
-					if more := cudaop.Held() - held; step > 2 && more != 0 {
+					if more := gpu.Held() - held; step > 2 && more != 0 {
 						t.Errorf("%s: %d more bytes held", mode, more)
 					}
 				}

@@ -23,8 +23,8 @@ func isCopied(at *exec.Placement, i int, v gorgonia.Value) bool {
 }
 
 // hasCopy reports whether the copy of an operator's input i is of the step in progress.
-func (d *device) hasCopy(o *Op, i int) bool {
-	node, _, number := o.GraphInput(i)
+func (d *device) hasCopy(o *deviceOp, i int) bool {
+	node, _, number := exec.StepInput(o, i)
 	return node != nil && d.copied[node] == number
 }
 
@@ -39,7 +39,7 @@ func (c *call) copyInputs(queue bool) error {
 		if err != nil {
 			return err
 		}
-		node, _, number := c.o.GraphInput(i)
+		node, _, number := exec.StepInput(c.o, i)
 		switch {
 		case c.isPlan() || node == nil: // outside a step inputs may change at any time
 		case c.copied[node] == number:

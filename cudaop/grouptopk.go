@@ -9,33 +9,34 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// groupTopK runs op.GroupTopK. With a State the table is the layer's.
-type groupTopK struct {
-	o *op.GroupTopK
-	p op.AttentionParams
-	n int
+func init() {
+	register(func(s exec.GroupTopK) (implementation, error) { return &groupTopK{s}, checkParams(s.Attention) })
 }
 
+// groupTopK runs op.NewGroupTopK. In a controller's layer the table is the layer's.
+type groupTopK struct{ spec exec.GroupTopK }
+
 func (r *groupTopK) shape([]tensor.Shape) error { return nil }
-func (r *groupTopK) ownsResult() bool           { return r.p.State != nil }
+func (r *groupTopK) ownsResult() bool           { return r.spec.State != nil }
 
 func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
-	st := r.p.State
+	st := r.spec.State
 	if st == nil {
 		return r.pure(c)
 	}
-	mode, err := c.begin(st, op.Rank)
+	mode, err := c.begin(st, exec.SelectKeys)
 	if err != nil {
 		return nil, err
 	}
-	defer c.spend(st, mode, time.Now())
-	if r.p.Selection.Unchanging() {
-		if r.p.Selection.Kind == op.SelectFixed {
+	defer c.addTime(st, mode, time.Now())
+	if r.spec.Selection.Unchanging() {
+		if r.spec.Selection.Kind == exec.SelectFixed {
 			if err := r.upload(c); err != nil {
 				return nil, err
 			}
@@ -43,17 +44,17 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 		if c.isPlan() {
 			return placeholder(), nil
 		}
-		r.o.Static()
+		r.spec.MakeTable()
 		return placeholder(), nil
 	}
 	c.drop(nextKey{st})
 	if c.isPlan() {
 		return placeholder(), nil
 	}
-	if mode == op.Reuse && !st.Built() {
+	if mode == exec.Reuse && !st.Built() {
 		return nil, op.ErrStale
 	}
-	if mode == op.Refresh {
+	if mode == exec.Refresh {
 		if err := r.rebuild(c); err != nil {
 			return nil, err
 		}
@@ -61,37 +62,37 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 	return placeholder(), nil // ColumnSparseAttn finds the table at the layer
 }
 
-// rebuild makes the table that ScoreCollect has left the layer's. It goes where the old
-// one is, for the commands of a step to be those of the step before.
+// rebuild copies the table that ScoreCollect has computed over the layer's. The address
+// stays, so that the commands of a step are those of the previous step of its mode.
 func (r *groupTopK) rebuild(c *call) error {
-	l, ok := r.p.State.Memory().(*layer)
+	l, ok := r.spec.State.Device().(*layer)
 	if !ok || l.device != c.device || l.fresh == 0 {
 		return fmt.Errorf("%w: no scores", op.ErrOrder)
 	}
-	had := r.p.State.Built()
-	r.p.State.Rebuilding()
+	had := r.spec.State.Built()
+	r.spec.State.BeginRefresh()
 	defer func() { l.fresh = 0 }()
 	if err := errors.Join(c.compare(l), c.queue.copy(l.bits, l.fresh, l.bytes())); err != nil {
 		return err
 	}
-	r.p.State.Rebuilt(had)
+	r.spec.State.CommitRefresh(had)
 	return nil
 }
 
 // upload copies the table that was given to the GPU, if it is not there, without the
 // keys that are padding.
 func (r *groupTopK) upload(c *call) error {
-	given, batch := r.p.State.Given(), r.tableRows(c.in[len(c.in)-1].Shape())
-	pad, err := c.padding(r.p, batch, given.Len)
+	given, batch := r.spec.State.Given(), r.tableRows(c.in[len(c.in)-1].Shape())
+	pad, err := c.padding(r.spec.Attention, batch, given.Len)
 	if err != nil {
 		return err
 	}
-	l, err := c.layer(r.p.State, batch, given.Heads, given.Len, given.Group)
+	l, err := c.layer(r.spec.State, batch, given.Heads, given.Len, given.Group)
 	if err != nil || c.isPlan() || slices.Equal(l.keys, pad.keys) {
 		return err
 	}
 	bits := given.Bits
-	if r.p.Masked {
+	if r.spec.Masked {
 		bits = withoutPadding(given, pad.keys)
 	}
 	l.keys = nil
@@ -105,15 +106,15 @@ func (r *groupTopK) upload(c *call) error {
 // tableRows is how many batch rows a table that was given has on the GPU: with a padding
 // mask of the shape, one for each of the mask's.
 func (r *groupTopK) tableRows(mask tensor.Shape) int {
-	if r.p.Masked {
+	if r.spec.Masked {
 		return mask[0]
 	}
-	return r.p.State.Given().Batch
+	return r.spec.State.Given().Batch
 }
 
 // withoutPadding returns the bits of a table for as many batch rows as keys has numbers
 // of real keys, which stand at the end.
-func withoutPadding(t *op.ColumnBits, keys []int) []uint32 {
+func withoutPadding(t *exec.ColumnBits, keys []int) []uint32 {
 	size, w := len(t.Bits)/t.Batch, words(t.Len)
 	bits := make([]uint32, 0, size*len(keys))
 	for b, real := range keys {
@@ -135,8 +136,8 @@ func withoutPadding(t *op.ColumnBits, keys []int) []uint32 {
 }
 
 // compare queues the count of the query-key pairs that a layer's next table keeps, and of
-// those of them that the table does not. Waiting for it would hold up the layers
-// behind; who wants to know asks layer.Shares.
+// those of them that the table does not. Waiting for it would hold up the next layers;
+// layer.DensityAndChurn copies the counts on request.
 func (c *call) compare(l *layer) error {
 	k, err := c.kernel("columnpairs", "columnpairs")
 	if err != nil {
@@ -153,10 +154,10 @@ func (c *call) compare(l *layer) error {
 	return nil
 }
 
-// pure is the operator without a State: a table for the machine.
+// pure is the operator outside a controller's layer: a table for the machine.
 func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	s := c.in[0].Shape()
-	v, bits, err := c.machineResult(tensor.Uint32, s[0], s[1], s[2], words(r.n))
+	v, bits, err := c.machineResult(tensor.Uint32, s[0], s[1], s[2], words(r.spec.Len))
 	if err != nil {
 		return nil, err
 	}
@@ -164,9 +165,9 @@ func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keep, err := c.keepCounts(r.p.Selection, slices.Repeat([]int{r.n}, s[0]))
+	keep, err := c.keepCounts(r.spec.Selection, slices.Repeat([]int{r.spec.Len}, s[0]))
 	if err != nil {
 		return nil, err
 	}
-	return v, c.topk(scores, bits, keep, 0, s[0], s[1], s[2], r.n, r.n, scoresFloat)
+	return v, c.topk(scores, bits, keep, 0, s[0], s[1], s[2], r.spec.Len, r.spec.Len, scoresFloat)
 }

@@ -4,72 +4,49 @@ package cudaop
 
 import (
 	"fmt"
-	"math"
-	"sync"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
+func init() {
+	register(func(s exec.SplitHeads) (implementation, error) { return &splitHeads{heads: s.Heads}, nil })
+	register(func(exec.MergeHeads) (implementation, error) { return mergeHeads{}, nil })
+}
+
 // layerThreads is the number of threads of a block of the layers' kernels.
 const layerThreads = 256
 
-// takeHeads runs op.SplitHeads, and with frequencies op.RoPE.
-type takeHeads struct {
-	heads       op.Heads
-	frequencies []float64 // of the pairs of a head, in half-turns a position
+// splitHeads runs op.NewSplitHeads.
+type splitHeads struct {
+	layerOp
+	heads kernel.Heads
 }
 
-func newRotation(h op.Heads, theta float64) *takeHeads {
-	return &takeHeads{heads: h, frequencies: frequencies(h.Dim, theta)}
-}
+func (r *splitHeads) shape([]tensor.Shape) error { return checkSplit(r.heads) }
 
-// rotation is what the frequencies of RoPE depend on.
-type rotation struct {
-	dim   int
-	theta float64
-}
-
-// rotations are the frequencies that are known: those of all layers lie in one place.
-var rotations sync.Map // rotation -> []float64
-
-func frequencies(dim int, theta float64) []float64 {
-	f := make([]float64, dim/2)
-	for d := range f {
-		f[d] = math.Pow(theta, -2*float64(d)/float64(dim)) / math.Pi
-	}
-	known, _ := rotations.LoadOrStore(rotation{dim, theta}, f)
-	return known.([]float64)
-}
-
-func (r *takeHeads) weights() ([]op.Projection, []byte) { return nil, bytesOf(r.frequencies) }
-
-func (r *takeHeads) shape([]tensor.Shape) error {
-	if r.heads.Dim%2 != 0 || r.heads.Dim > 2*layerThreads {
-		return fmt.Errorf("%w: head dimension %d, the GPU kernel takes even ones up to %d", op.ErrShape, r.heads.Dim, 2*layerThreads)
+// checkSplit returns an error for heads that the kernel rope does not take.
+func checkSplit(h kernel.Heads) error {
+	if h.Dim%2 != 0 || h.Dim > 2*layerThreads {
+		return fmt.Errorf("%w: head dimension %d, the GPU kernel takes even ones up to %d", op.ErrShape, h.Dim, 2*layerThreads)
 	}
 	return nil
 }
 
-func (r *takeHeads) ownsResult() bool { return false }
+func (r *splitHeads) run(c *call) (gorgonia.Value, error) { return c.split(r.heads, 0, 0) }
 
-func (r *takeHeads) run(c *call) (gorgonia.Value, error) {
+// split queues the change of heads of input 0 from the layout BNHD to BHND, as the
+// operator's result. It rotates them if positions and frequencies are not 0.
+func (c *call) split(h kernel.Heads, positions, frequencies cu.DevicePtr) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	var positions, frequencies cu.DevicePtr
-	if r.frequencies != nil {
-		if positions, err = c.at(1, tensor.Int32); err != nil {
-			return nil, err
-		}
-		if frequencies, err = c.vector(bytesOf(r.frequencies)); err != nil {
-			return nil, err
-		}
-	}
-	s, h := c.in[0].Shape(), r.heads
+	s := c.in[0].Shape()
 	v, out, err := c.result(s[0], h.Count, s[1], h.Dim)
 	if err != nil {
 		return nil, err
@@ -79,16 +56,13 @@ func (r *takeHeads) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	first := x + cu.DevicePtr(h.First*h.Dim*int(c.o.dtype().Size()))
-	tokens, together := s[0]*s[1], layerThreads/(h.Dim/2) // of a block
-	return v, k.launch((tokens+together-1)/together, address(first), address(positions), address(frequencies), address(out),
+	tokens, perBlock := s[0]*s[1], layerThreads/(h.Dim/2)
+	return v, k.launch((tokens+perBlock-1)/perBlock, address(first), address(positions), address(frequencies), address(out),
 		integer(tokens), integer(s[1]), integer(h.Count), integer(h.Dim), integer(s[2]), elementType(v.Dtype()))
 }
 
-// mergeHeads runs op.MergeHeads.
-type mergeHeads struct{}
-
-func (mergeHeads) shape([]tensor.Shape) error { return nil }
-func (mergeHeads) ownsResult() bool           { return false }
+// mergeHeads runs op.NewMergeHeads.
+type mergeHeads struct{ layerOp }
 
 func (mergeHeads) run(c *call) (gorgonia.Value, error) {
 	s := c.in[0].Shape()

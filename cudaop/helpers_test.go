@@ -41,9 +41,9 @@ func needGPU(t testing.TB) {
 func onBoth(t *testing.T, f func(t *testing.T)) {
 	needGPU(t)
 	t.Run("own", f)
-	t.Run("portable", func(t *testing.T) {
-		cudaop.SetPortable(true)
-		defer cudaop.SetPortable(false)
+	t.Run("sm80", func(t *testing.T) {
+		cudaop.ForceSM80(true)
+		defer cudaop.ForceSM80(false)
 		f(t)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/memplan"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -16,12 +16,12 @@ import (
 // weighted is a runner with weights.
 type weighted interface {
 	// weights returns projections whose weights lie together, or a vector.
-	weights() ([]op.Projection, []byte)
+	weights() ([]kernel.Projection, []byte)
 }
 
 // weights are what one operator reads that does not change.
 type weights struct {
-	parts  []op.Projection
+	parts  []kernel.Projection
 	vector []byte // nil if there are parts
 	dt     tensor.Dtype
 }
@@ -56,11 +56,11 @@ func (w *weights) load(d *device) error {
 func weightsOf(order gorgonia.Nodes) (all []weights) {
 	matrices, vectors := uploads{}, map[*byte]bool{}
 	for _, n := range order {
-		o, ok := n.Op().(*Op)
+		o, ok := n.Op().(*deviceOp)
 		if !ok {
 			continue
 		}
-		t, ok := o.runner.(weighted)
+		t, ok := o.impl.(weighted)
 		if !ok {
 			continue
 		}

@@ -100,7 +100,7 @@ func TestDeferLogits(t *testing.T) {
 		return x
 	}
 	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features, 0.3)))(t)
-	head := op.NewLogits("head", weight)
+	head := op.NewLMHead("head", weight)
 	wanted := []int32{0, 17, 3, 3, 8, 11, -1, -1, 5, -1}
 	const rows = 6 // that are asked for
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestDeferLogits(t *testing.T) {
 			g := gorgonia.NewGraph()
 			x := input(g, "x", normal(batch*n*features, 1), batch, n, features)
 			at := input(g, "rows", slices.Clone(wanted), len(wanted))
-			cpu, gpu := both(t, c.precision, op.NewTakeRows("rows"), x, at)
+			cpu, gpu := both(t, c.precision, op.NewGatherRows("rows"), x, at)
 			cpu = must(op.Apply(head, cpu, at))(t)
 			gpu = must(op.Apply(must(cudaop.Wrap(head, c.precision))(t), gpu, at))(t)
 			later := lmhead.Defer(gpu.Op())
@@ -180,7 +180,7 @@ func TestLogitsShapes(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x, at := input(g, "x", normal(rows*features), 1, rows, features), input(g, "rows", make([]int32, rows), rows)
 	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features)))(t)
-	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(t), x, at))(t)
+	gpu := must(op.Apply(must(cudaop.Wrap(op.NewLMHead("head", weight), op.AutoPrecision))(t), x, at))(t)
 	later := lmhead.Defer(gpu.Op())
 	vm := machine(t, g)
 	run(t, vm)
@@ -213,7 +213,7 @@ func TestDeferLogitsErrors(t *testing.T) {
 	gpu := func(o gorgonia.Op, x *gorgonia.Node) *gorgonia.Node {
 		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, wanted))(t)
 	}
-	later := lmhead.Defer(gpu(op.NewLogits("head", weight), gpu(op.NewTakeRows("rows"), x)).Op())
+	later := lmhead.Defer(gpu(op.NewLMHead("head", weight), gpu(op.NewGatherRows("rows"), x)).Op())
 	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil { // so that the step does not wait for the rows
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func BenchmarkDeferLogits(b *testing.B) {
 		g := gorgonia.NewGraph()
 		at := make([]int32, rows)
 		x := input(g, "x", make([]float32, rows*features), 1, rows, features)
-		gpu := must(op.Apply(must(cudaop.Wrap(op.NewLogits("head", weight), op.AutoPrecision))(b), x, input(g, "rows", at, rows)))(b)
+		gpu := must(op.Apply(must(cudaop.Wrap(op.NewLMHead("head", weight), op.AutoPrecision))(b), x, input(g, "rows", at, rows)))(b)
 		later := lmhead.Defer(gpu.Op())
 		vm := machine(b, g)
 		if err := vm.RunAll(); err != nil {

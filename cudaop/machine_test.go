@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -34,10 +35,10 @@ func TestMemory(t *testing.T) {
 	for i := range steps {
 		r.step(t)
 		if i == 9 {
-			early = cudaop.Held()
+			early = gpu.Held()
 		}
 	}
-	if late := cudaop.Held(); late != early || early == 0 {
+	if late := gpu.Held(); late != early || early == 0 {
 		t.Errorf("%d bytes held after %d steps, %d after 10", late, steps, early)
 	}
 }
@@ -112,7 +113,7 @@ func TestClose(t *testing.T) {
 		if err := cudaop.Close(vm); err != nil {
 			t.Fatal(err)
 		}
-		if held := cudaop.Held(); held != 0 {
+		if held := gpu.Held(); held != 0 {
 			t.Fatalf("%d bytes held after Close", held)
 		}
 	}

@@ -1,112 +1,230 @@
+//go:build cuda
+
 package cudaop
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
-	"strings"
+	"unsafe"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/columns"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/gpu"
+	"gorgonia.org/cu"
+	"gorgonia.org/gorgonia/cuda"
 )
 
-// Measurement is the time of one kernel, or of the kernels of a refresh, on random
-// inputs: batch 1, bfloat16, no padding, a random set of keys for each group, the same in all heads.
-type Measurement struct {
-	Kernel   string  `json:"kernel"` // "dense", "scores", "topk", "refresh" (the three) or "columnsparse"
-	N        int     `json:"n"`
-	Heads    int     `json:"heads"`
-	KVHeads  int     `json:"kv_heads"`
-	HeadDim  int     `json:"head_dim"`
-	Group    int     `json:"group,omitempty"` // 0 for dense attention
-	Sparsity float64 `json:"sparsity"`
-	Samples  int     `json:"samples"` // that the median is of
-	MS       float64 `json:"ms"`      // median
+func init() { gpu.RegisterMeasure(measure) }
 
-	// TFLOPS counts useful operations: 4 Heads N keys HeadDim for attention with
-	// the keys that are kept, 2 Heads N N HeadDim for scores; 0 for the others.
-	TFLOPS float64 `json:"tflops,omitempty"`
-}
-
-// MeasureOptions say what to measure. A nil slice means the default in brackets.
-type MeasureOptions struct {
-	Kernels    []string  // [all]
-	Lens       []int     // [4096, 16384]
-	Heads      int       // [32]
-	KVHeads    int       // [Heads]
-	HeadDims   []int     // [128]
-	Groups     []int     // [128, 64, 32]
-	Sparsities []float64 // [0.8, 0.9]
-	Samples    int       // [15]
-}
-
-// measured lists the kernels in the order they are measured.
-var measured = []string{"dense", "scores", "topk", "refresh", "columnsparse"}
-
-func (o *MeasureOptions) defaults() {
-	if o.Kernels == nil {
-		o.Kernels = measured
+func measure(o gpu.MeasureOptions, report func(gpu.Measurement) error) (err error) {
+	if err := Available(); err != nil {
+		return err
 	}
-	if o.Lens == nil {
-		o.Lens = []int{4096, 16384}
+	first, err := cu.GetDevice(0)
+	if err != nil {
+		return fmt.Errorf("cudaop: GPU 0: %w", err)
 	}
-	if o.Heads == 0 {
-		o.Heads = 32
+	engine := new(cuda.Engine)
+	onOneThread(func() { err = engine.Init(first, 0) })
+	if err != nil {
+		return fmt.Errorf("cudaop: %w", err)
 	}
-	if o.KVHeads == 0 {
-		o.KVHeads = o.Heads
+	d, err := newDevice(engine)
+	if err != nil {
+		return err
 	}
-	if o.HeadDims == nil {
-		o.HeadDims = []int{128}
-	}
-	if o.Groups == nil {
-		o.Groups = []int{128, 64, 32}
-	}
-	if o.Sparsities == nil {
-		o.Sparsities = []float64{0.8, 0.9}
-	}
-	if o.Samples == 0 {
-		o.Samples = 15
-	}
-}
-
-func (o *MeasureOptions) check() error {
-	if o.Heads < 1 || o.KVHeads < 1 || o.Heads%o.KVHeads != 0 {
-		return fmt.Errorf("cudaop: %d heads on %d key heads, want a positive multiple", o.Heads, o.KVHeads)
-	}
-	for _, k := range o.Kernels {
-		if !slices.Contains(measured, k) {
-			return fmt.Errorf("cudaop: kernel %q is not one of %s", k, strings.Join(measured, ", "))
-		}
-	}
-	if o.Samples < 1 {
-		return fmt.Errorf("cudaop: %d samples, want at least 1", o.Samples)
-	}
-	for _, n := range o.Lens {
-		if n < 1 || n > maxLen {
-			return fmt.Errorf("cudaop: %d tokens, want 1 to %d", n, maxLen)
-		}
-	}
-	for _, g := range o.Groups {
-		if g < 1 {
-			return fmt.Errorf("cudaop: groups of %d queries, want at least 1", g)
-		}
-	}
-	for _, d := range o.HeadDims {
-		if !slices.Contains(bf16Dims, d) {
-			return fmt.Errorf("cudaop: head dimension %d, the kernels for bfloat16 take %v", d, bf16Dims)
-		}
-	}
-	for _, s := range o.Sparsities {
-		if !(s >= 0 && s < 1) {
-			return fmt.Errorf("cudaop: sparsity %v, want 0 <= sparsity < 1", s)
+	defer func() {
+		err = errors.Join(err, d.onThread(d.release), engine.Close())
+	}()
+	for _, dim := range o.HeadDims {
+		for _, n := range o.Lens {
+			if err := d.onThread(func() error { return d.measureLength(o, n, dim, report) }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// Measure times the kernels on the first GPU and hands each row to report as soon
-// as it is there.
-func Measure(o MeasureOptions, report func(Measurement) error) error {
-	o.defaults()
-	if err := o.check(); err != nil {
+// measureLength measures all that the options ask for at one length. It runs on the
+// engine's thread.
+func (d *device) measureLength(o gpu.MeasureOptions, n, dim int, report func(gpu.Measurement) error) error {
+	return d.outside(func(c *call) error { return c.measure(o, n, dim, report) })
+}
+
+func (c *call) measure(o gpu.MeasureOptions, n, dim int, report func(gpu.Measurement) error) error {
+	h := &heads{batch: 1, heads: o.Heads, kvHeads: o.KVHeads, n: n, dim: dim, dt: bfloat16Dtype, scale: 1 / math.Sqrt(float64(dim))}
+	var err error
+	for i, at := range []*cu.DevicePtr{&h.q, &h.k, &h.v} {
+		if *at, err = c.random(i, []int{o.Heads, o.KVHeads, o.KVHeads}[i]*n*dim); err != nil {
+			return err
+		}
+	}
+	out := output{dt: bfloat16Dtype}
+	if out.at, err = c.scratch(2 * int64(o.Heads*n) * int64(dim)); err != nil {
 		return err
 	}
-	return measure(o, report)
+	lse, err := c.scratch(4 * int64(o.Heads*n))
+	if err != nil {
+		return err
+	}
+	row := gpu.Measurement{N: n, Heads: o.Heads, KVHeads: o.KVHeads, HeadDim: dim, Samples: o.Samples}
+	tell := func(kernel string, group int, sparsity, flops float64, run func() error) error {
+		if !slices.Contains(o.Kernels, kernel) {
+			return nil
+		}
+		m := row
+		m.Kernel, m.Group, m.Sparsity = kernel, group, sparsity
+		if m.MS, err = c.milliseconds(o.Samples, run); err != nil {
+			return err
+		}
+		m.TFLOPS = flops / m.MS / 1e9
+		return report(m)
+	}
+
+	pairs := float64(o.Heads) * float64(n) * float64(n) * float64(dim)
+	dense := func() error { return c.dense(h, out, lse) }
+	if err := tell("dense", 0, 0, 4*pairs, dense); err != nil {
+		return err
+	}
+	if err := dense(); err != nil { // the scores need its log-sum-exp
+		return err
+	}
+	for _, group := range o.Groups {
+		if err := c.measureGroup(o, h, out, lse, group, pairs, dense, tell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.DevicePtr, group int, pairs float64, dense func() error,
+	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
+	u, pitch := groups(h.n, group), scorePitch(h.n)
+	scores, err := c.scratch(2 * int64(h.heads*u) * int64(pitch))
+	if err != nil {
+		return err
+	}
+	bits, err := c.scratch(4 * int64(h.heads*u) * int64(words(h.n)))
+	if err != nil {
+		return err
+	}
+	collect := func() error { return c.scores(h, lse, scores, group, pitch, scoresLog16) }
+	if err := tell("scores", group, 0, 2*pairs, collect); err != nil {
+		return err
+	}
+	if err := collect(); err != nil {
+		return err
+	}
+	for _, sparsity := range o.Sparsities {
+		kept := exec.Selection{Sparsity: sparsity}.Keep(h.n)
+		keep, err := c.keepCounts(exec.Selection{Sparsity: sparsity}, []int{h.n})
+		if err != nil {
+			return err
+		}
+		choose := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, u, h.n, pitch, scoresLog16) }
+		if err := tell("topk", group, sparsity, 0, choose); err != nil {
+			return err
+		}
+		refresh := func() error { return errors.Join(dense(), collect(), choose()) }
+		if err := tell("refresh", group, sparsity, 0, refresh); err != nil {
+			return err
+		}
+		if !slices.Contains(o.Kernels, "columnsparse") {
+			continue
+		}
+		if err := c.fillHeads(bits, columns.Random(h.n, group, kept, 0), h.heads); err != nil {
+			return err
+		}
+		useful := pairs * float64(kept) / float64(h.n)
+		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, table{bits, 1, h.heads}, out, group) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// random returns n normally distributed values as bfloat16: a million, repeated.
+func (c *call) random(seed, n int) (cu.DevicePtr, error) {
+	r := rand.New(rand.NewPCG(1, uint64(seed)))
+	block := make([]byte, 2*min(n, 1<<20))
+	for i := 0; i < len(block); i += 2 {
+		b := bf16.FromFloat32(float32(r.NormFloat64()))
+		block[i], block[i+1] = byte(b), byte(b>>8)
+	}
+	at, err := c.scratch(2 * int64(n))
+	if err != nil {
+		return 0, err
+	}
+	for from := 0; from < 2*n; from += len(block) {
+		size := min(len(block), 2*n-from)
+		if err := c.queue.toGPU(at+cu.DevicePtr(from), unsafe.Pointer(&block[0]), int64(size)); err != nil {
+			return 0, fmt.Errorf("cudaop: random values: %w", err)
+		}
+	}
+	return at, nil
+}
+
+// milliseconds is the median time of run over samples, each of enough runs for a
+// millisecond, which is far above what an event costs.
+func (c *call) milliseconds(samples int, run func() error) (float64, error) {
+	start, err := cu.MakeEvent(cu.DefaultEvent)
+	if err != nil {
+		return 0, fmt.Errorf("cudaop: event: %w", err)
+	}
+	defer cu.DestroyEvent(&start)
+	end, err := cu.MakeEvent(cu.DefaultEvent)
+	if err != nil {
+		return 0, fmt.Errorf("cudaop: event: %w", err)
+	}
+	defer cu.DestroyEvent(&end)
+	sample := func(runs int) (float64, error) {
+		if err := start.Record(cu.NoStream); err != nil {
+			return 0, fmt.Errorf("cudaop: event: %w", err)
+		}
+		for range runs {
+			if err := errors.Join(run(), c.queue.flush()); err != nil {
+				return 0, err
+			}
+		}
+		if err := errors.Join(end.Record(cu.NoStream), end.Synchronize()); err != nil {
+			return 0, fmt.Errorf("cudaop: event: %w", err)
+		}
+		ms, err := start.Elapsed(end)
+		return ms / float64(runs), err
+	}
+	if _, err := sample(1); err != nil { // loads the module
+		return 0, err
+	}
+	once, err := sample(1)
+	if err != nil {
+		return 0, err
+	}
+	runs := max(1, int(math.Ceil(1/max(once, 1e-3))))
+	times := make([]float64, samples)
+	for i := range times {
+		if times[i], err = sample(runs); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(times)
+	return times[samples/2], nil
+}
+
+// fillHeads copies the column table of one head to several on the GPU.
+func (d *device) fillHeads(bits cu.DevicePtr, table []uint32, heads int) error {
+	size := 4 * int64(len(table))
+	if err := d.queue.toGPU(bits, unsafe.Pointer(&table[0]), size); err != nil {
+		return fmt.Errorf("cudaop: columns: %w", err)
+	}
+	for h := range heads - 1 {
+		if err := d.queue.copy(bits+cu.DevicePtr(int64(h+1)*size), bits, size); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
@@ -68,7 +69,7 @@ func TestPlanMemory(t *testing.T) {
 					t.Errorf("predicted %+v", mem.GPU)
 				}
 			}
-			peak := func(llada.Progress) { held = max(held, cudaop.Held()) }
+			peak := func(llada.Progress) { held = max(held, gpu.Held()) }
 			lo := llada.GenerateOptions{GenLength: tokens, Steps: steps, OnStep: peak}
 			must(l.GenerateBatch(t.Context(), prompts, c.cfg, lo))(t)
 			check(l.PredictMemory(c.batch, c.length, c.cfg, lo))
@@ -135,7 +136,7 @@ func TestTooLarge(t *testing.T) {
 			if c.loads != (loaded > 0) {
 				t.Errorf("%d bytes loaded", loaded)
 			}
-			if held := cudaop.Held(); held != 0 {
+			if held := gpu.Held(); held != 0 {
 				t.Errorf("%d bytes held afterwards", held)
 			}
 			got := must(generate())(t)
@@ -179,7 +180,7 @@ func TestLoad(t *testing.T) {
 	if calls != 3 {
 		t.Errorf("told %d times, want 3", calls)
 	}
-	if held := cudaop.Held(); held != 0 {
+	if held := gpu.Held(); held != 0 {
 		t.Errorf("%d bytes held afterwards", held)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/models/dream"
@@ -71,7 +72,7 @@ func TestModels(t *testing.T) {
 			}
 		}
 	}
-	if held := cudaop.Held(); held != 0 {
+	if held := gpu.Held(); held != 0 {
 		t.Errorf("%d bytes held after all sessions closed", held)
 	}
 }
@@ -102,7 +103,7 @@ func (r *reference) logits(t *testing.T, ids []int32, shape []int, cfg pulsecol.
 		t.Fatal(err)
 	}
 	out := func() []float32 { return m.Logits.Value().Data().([]float32) }
-	if op.IsTwin(m.Logits.Op()) {
+	if _, onGPU := m.Logits.Op().(exec.DeviceOp); onGPU {
 		copied := read(m.Logits)
 		out = func() []float32 { return floats(copied) }
 	}

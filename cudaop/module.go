@@ -21,17 +21,17 @@ var modules embed.FS
 // instructions that no other GPU has.
 const hopper = 90
 
-// portable makes tests on Hopper run what other GPUs run.
-var portable = false
+// forceSM80 makes tests on Hopper run the kernels of other GPUs.
+var forceSM80 = false
 
 // isHopper reports whether kernels named _sm90 run.
-func (d *device) isHopper() bool { return d.capability == hopper && !portable }
+func (d *device) isHopper() bool { return d.capability == hopper && !forceSM80 }
 
 // kernel returns a kernel of the module built from kernels/<file>.cu, which it
 // loads if it is not.
-func (d *device) kernel(file, name string) (*kernel, error) {
+func (d *device) kernel(file, name string) (*cudaKernel, error) {
 	if d.isPlanner() {
-		return &kernel{queue: d.queue, rows: 1, cluster: 1}, nil
+		return &cudaKernel{queue: d.queue, rows: 1, cluster: 1}, nil
 	}
 	if k := d.kernels[name]; k != nil {
 		return k, nil
@@ -59,7 +59,7 @@ type typedKernel struct {
 }
 
 // typed returns the kernel of <name>.cu for inputs of a type.
-func (d *device) typed(name string, dt tensor.Dtype) (*kernel, error) {
+func (d *device) typed(name string, dt tensor.Dtype) (*cudaKernel, error) {
 	key := typedKernel{name, elementType(dt)}
 	if k := d.typedKernels[key]; k != nil {
 		return k, nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
 
@@ -18,9 +17,9 @@ const driverReserve = 256 << 20
 // Reserve takes the memory of a graph's operators on the GPU of its machine, but for their
 // weights. It returns an error that wraps ErrMemory, and takes nothing, if less is free than
 // the graph takes with its weights. modes are those of its steps.
-func Reserve(vm gorgonia.VM, g *gorgonia.ExprGraph, modes []op.Mode) error {
+func Reserve(vm gorgonia.VM, g *gorgonia.ExprGraph, modes []exec.Mode) error {
 	m, ok := vm.(gorgonia.CUDAMachine)
-	if !ok || !slices.ContainsFunc(g.AllNodes(), isTwin) {
+	if !ok || !slices.ContainsFunc(g.AllNodes(), isDeviceOp) {
 		return nil
 	}
 	need, err := PlanMemory(g, modes)
@@ -49,12 +48,12 @@ func Reserve(vm gorgonia.VM, g *gorgonia.ExprGraph, modes []op.Mode) error {
 	})
 }
 
-func isTwin(n *gorgonia.Node) bool { _, ok := n.Op().(*Op); return ok }
+func isDeviceOp(n *gorgonia.Node) bool { _, ok := n.Op().(*deviceOp); return ok }
 
 // plansOf returns the plans that a graph's GPU operators belong to.
 func plansOf(g *gorgonia.ExprGraph) (plans []*exec.Plan) {
 	for _, n := range g.AllNodes() {
-		if o, ok := n.Op().(*Op); ok {
+		if o, ok := n.Op().(*deviceOp); ok {
 			if p := o.Placement().Plan(); p != nil && !slices.Contains(plans, p) {
 				plans = append(plans, p)
 			}
@@ -65,7 +64,7 @@ func plansOf(g *gorgonia.ExprGraph) (plans []*exec.Plan) {
 
 // PlanMemory returns the GPU memory that steps of the given modes of a graph take. A graph that
 // no Workspace has planned is planned with all results left to the machine.
-func PlanMemory(g *gorgonia.ExprGraph, modes []op.Mode) (Need, error) {
+func PlanMemory(g *gorgonia.ExprGraph, modes []exec.Mode) (Need, error) {
 	plans := plansOf(g)
 	if len(plans) == 0 {
 		p, err := exec.New(g, exec.Options{Modes: modes, MachineResults: true})
@@ -88,7 +87,7 @@ func PlanMemory(g *gorgonia.ExprGraph, modes []op.Mode) (Need, error) {
 		need.Activations += p.GPU.Of(exec.Activations)
 	}
 	for _, n := range order {
-		if o, ok := n.Op().(*Op); n.Op() == nil || ok && o.CallsExtern() {
+		if o, ok := n.Op().(*deviceOp); n.Op() == nil || ok && o.CallsExtern() {
 			need.Machine += int64(n.Shape().TotalSize()) * int64(n.Dtype().Size())
 		}
 	}
@@ -105,5 +104,5 @@ func inOrder(g *gorgonia.ExprGraph) (gorgonia.Nodes, error) {
 	return order, nil
 }
 
-// size is that of an element between twins of o's precision.
-func (o *Op) size() int64 { return int64(o.dtype().Size()) }
+// size is that of an element between GPU operators of o's precision.
+func (o *deviceOp) size() int64 { return int64(o.dtype().Size()) }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -19,12 +20,8 @@ func Available() error {
 	return fmt.Errorf("%w: the program was built without -tags cuda", ErrUnavailable)
 }
 
-// Supports returns an error if GPU operators cannot do attention with a head
-// dimension.
-func Supports(int) error { return Available() }
-
-// Wrap returns the GPU twin of an operator of package op. Without -tags cuda there
-// is none, and the operator is returned as it is.
+// Wrap returns the CUDA implementation of an operator of package op. Without -tags cuda
+// there is none, and it returns the operator as it is.
 func Wrap(o gorgonia.Op, _ op.Precision) (gorgonia.Op, error) { return o, nil }
 
 // NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics.
@@ -43,9 +40,6 @@ func Close(vm gorgonia.VM) error { return vm.Close() }
 // Flush does nothing: without -tags cuda nothing is held back.
 func Flush(gorgonia.VM) error { return nil }
 
-// Held returns the bytes of GPU memory that operators hold.
-func Held() int64 { return 0 }
-
 // PlanMemory returns the GPU memory that a graph takes: without -tags cuda none.
 func PlanMemory(*gorgonia.ExprGraph, []op.Mode) (Need, error) { return Need{}, nil }
 
@@ -57,4 +51,6 @@ func Load(context.Context, gorgonia.VM, *gorgonia.ExprGraph, func(done, total in
 	return nil
 }
 
-func measure(MeasureOptions, func(Measurement) error) error { return Available() }
+func init() {
+	gpu.RegisterMeasure(func(gpu.MeasureOptions, func(gpu.Measurement) error) error { return Available() })
+}

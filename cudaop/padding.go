@@ -24,7 +24,7 @@ type padding struct {
 // of the step: to look at one the host waits for the GPU.
 type lastPadding struct {
 	padding
-	step   *op.Step
+	step   *exec.Step
 	number uint64         // of the step
 	mask   *gorgonia.Node // an input of the graph; others may change within a step
 }
@@ -33,7 +33,7 @@ type lastPadding struct {
 type paddingKey struct{ mask *gorgonia.Node }
 
 // padding looks at the operator's last input, if that is a padding mask.
-func (c *call) padding(p op.AttentionParams, batch, n int) (padding, error) {
+func (c *call) padding(p exec.Attention, batch, n int) (padding, error) {
 	all := padding{keys: slices.Repeat([]int{n}, batch)}
 	if !p.Masked {
 		return all, nil
@@ -49,7 +49,7 @@ func (c *call) padding(p op.AttentionParams, batch, n int) (padding, error) {
 	if err != nil || c.isPlan() {
 		return all, err
 	}
-	node, step, number := c.o.GraphInput(last)
+	node, step, number := exec.StepInput(c.o, last)
 	if known := &c.padded; node != nil && known.step == step && known.number == number && known.mask == node {
 		return known.padding, nil
 	}

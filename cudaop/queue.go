@@ -31,7 +31,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 )
@@ -48,20 +48,20 @@ type queue struct {
 	commands int
 	most     int // to hold back
 
-	kernels []*kernel // by the number that commands have for them
+	kernels []*cudaKernel // by the number that commands have for them
 	plans   []*plan
 	blas    *blas
 
 	graphs map[segment]*replay
 	stream C.CUstream // for capture; nothing runs on it
-	mode   op.Mode    // of the step in progress
+	mode   exec.Mode  // of the step in progress
 	next   int        // segment
 }
 
 // segment is a run of commands that are given to the GPU together: the index-th of a step
 // of a mode.
 type segment struct {
-	mode  op.Mode
+	mode  exec.Mode
 	index int
 }
 
@@ -111,7 +111,7 @@ func (q *queue) add() error {
 }
 
 // launch queues a kernel on so many blocks.
-func (q *queue) launch(k *kernel, grid int, stacks []stack, args []uint64) error {
+func (q *queue) launch(k *cudaKernel, grid int, stacks []stack, args []uint64) error {
 	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(len(stacks)), uint64(len(args)))
 	for _, s := range stacks {
 		q.words = append(q.words, uint64(s.at), uint64(s.count), uint64(s.rows), uint64(s.columns))
@@ -173,7 +173,7 @@ func (q *queue) flush() error {
 }
 
 // restart begins a step: its first segment is next.
-func (q *queue) restart(m op.Mode) error {
+func (q *queue) restart(m exec.Mode) error {
 	err := q.flush()
 	q.mode, q.next = m, 0
 	return err

@@ -4,7 +4,6 @@ package cudaop
 
 import (
 	"github.com/pulsecol/pulsecol/internal/exec"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
 )
@@ -16,7 +15,7 @@ var scoreBytes int64 = 1 << 30
 
 // refresh queues full attention and, from its scores, the choice of a column table.
 // out and bits are theirs.
-func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits cu.DevicePtr) error {
+func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits cu.DevicePtr) error {
 	lse, err := c.scratch(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
 		return err
@@ -31,7 +30,7 @@ func (c *call) refresh(h *heads, sel op.Selection, group int, out output, bits c
 			return err
 		}
 	}
-	if sel.Kind != op.SelectColumns {
+	if sel.Kind != exec.SelectColumns {
 		return c.chooseBlocks(&ranked, sel, group, lse, bits)
 	}
 	keep, err := c.keepCounts(sel, h.keys)
@@ -122,7 +121,7 @@ func (h *heads) slice(row, head, count int) *heads {
 // scoreForm is how rows of n scores lie: the distance from one to the next in
 // elements, and the elements' type and size. What rounds inputs to 8 bits is served
 // by scores within 0.07 %.
-func (o *Op) scoreForm(n int) (pitch, kind int, size int64) {
+func (o *deviceOp) scoreForm(n int) (pitch, kind int, size int64) {
 	if o.dtype() == tensor.Float32 {
 		return scorePitch(n), scoresFloat, 4
 	}

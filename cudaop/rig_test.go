@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
 
@@ -131,7 +131,7 @@ func overlap(t *testing.T, a *kernel.Operands, table *kernel.Table, group int, s
 				keys += int(v)
 			}
 		}
-		k := op.Selection{Sparsity: sparsity}.Keep(keys)
+		k := exec.Selection{Sparsity: sparsity}.Keep(keys)
 		row := make([]float32, a.Len)
 		for j := range row {
 			row[j] = float32(scores[r*a.Len+j])

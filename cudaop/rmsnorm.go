@@ -3,28 +3,29 @@
 package cudaop
 
 import (
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
-// rmsNorm runs op.RMSNorm.
-type rmsNorm struct {
-	weight []float32
-	eps    float64
+func init() {
+	register(func(s exec.RMSNorm) (implementation, error) { return &rmsNorm{spec: s}, nil })
 }
 
-func (r *rmsNorm) shape([]tensor.Shape) error { return nil }
-func (r *rmsNorm) ownsResult() bool           { return false }
+// rmsNorm runs op.NewRMSNorm.
+type rmsNorm struct {
+	layerOp
+	spec exec.RMSNorm
+}
 
-func (r *rmsNorm) weights() ([]op.Projection, []byte) { return nil, bytesOf(r.weight) }
+func (r *rmsNorm) weights() ([]kernel.Projection, []byte) { return nil, bytesOf(r.spec.Weight) }
 
 func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	x, err := c.operand(0)
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.vector(bytesOf(r.weight))
+	w, err := c.vector(bytesOf(r.spec.Weight))
 	if err != nil {
 		return nil, err
 	}
@@ -37,5 +38,5 @@ func (r *rmsNorm) run(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(r.eps), elementType(v.Dtype()))
+	return v, k.launch(s[0]*s[1], address(x), address(w), address(out), integer(s[2]), float(float64(r.spec.Eps)), elementType(v.Dtype()))
 }

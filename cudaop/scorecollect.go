@@ -6,15 +6,20 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// scoreCollect runs op.ScoreCollect. With a State it goes on to what GroupTopK does
-// with scores, as soon as it has some of them, and leaves full attention's output and
-// the next column table with the layer.
-type scoreCollect struct{ p op.AttentionParams }
+func init() {
+	register(func(s exec.ScoreCollect) (implementation, error) {
+		return &scoreCollect{s.Attention}, checkParams(s.Attention)
+	})
+}
+
+// scoreCollect runs op.NewScoreCollect. In a controller's layer it does GroupTopK's work as
+// well, as soon as it has some of the scores: all of them are never in memory. It hands full
+// attention's output and the next column table to the operators that follow.
+type scoreCollect struct{ p exec.Attention }
 
 func (r *scoreCollect) shape(in []tensor.Shape) error { return checkAttention(in) }
 func (r *scoreCollect) ownsResult() bool              { return r.p.State != nil }
@@ -23,12 +28,12 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 	if r.p.State == nil {
 		return r.pure(c)
 	}
-	mode, err := c.begin(r.p.State, op.Score)
+	mode, err := c.begin(r.p.State, exec.CollectScores)
 	if err != nil {
 		return nil, err
 	}
-	defer r.p.State.Spend(mode, time.Now())
-	if mode != op.Refresh || r.p.Selection.Unchanging() {
+	defer c.addTime(r.p.State, mode, time.Now())
+	if mode != exec.Refresh || r.p.Selection.Unchanging() {
 		return placeholder(), nil
 	}
 	h, err := c.heads(r.p)
@@ -49,7 +54,7 @@ func (r *scoreCollect) run(c *call) (gorgonia.Value, error) {
 	return placeholder(), c.refresh(h, r.p.Selection, r.p.Group, output{l.out, c.o.dtype(), true}, l.fresh)
 }
 
-// pure is the operator without a State: scores for the machine.
+// pure is the operator outside a controller's layer: scores for the machine.
 func (r *scoreCollect) pure(c *call) (gorgonia.Value, error) {
 	h, err := c.heads(r.p)
 	if err != nil {

@@ -19,7 +19,7 @@ type bfloat16 uint16
 var bfloat16Dtype = tensor.Dtype{Type: reflect.TypeOf(bfloat16(0))}
 
 // dtype is the element type of an operator's values on the GPU.
-func (o *Op) dtype() tensor.Dtype {
+func (o *deviceOp) dtype() tensor.Dtype {
 	if o.precision == op.Float32 {
 		return tensor.Float32
 	}

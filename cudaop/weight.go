@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
-	"github.com/pulsecol/pulsecol/op"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
 )
@@ -18,7 +18,7 @@ import (
 // uploaded are the weights of projections on the GPU, one below the other, or their
 // biases, one behind the other.
 type uploaded struct {
-	of []op.Projection
+	of []kernel.Projection
 	dt tensor.Dtype
 	at cu.DevicePtr
 }
@@ -26,8 +26,8 @@ type uploaded struct {
 // uploads are found by where the first weight lies on the host.
 type uploads map[*byte][]uploaded
 
-func (u uploads) find(p []op.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {
-	same := func(a, b op.Projection) bool {
+func (u uploads) find(p []kernel.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {
+	same := func(a, b kernel.Projection) bool {
 		v, w := &a.Weight, &b.Weight
 		return &v.Data[0] == &w.Data[0] && v.Rows == w.Rows && v.Cols == w.Cols && v.DType == w.DType &&
 			len(a.Bias) == len(b.Bias) && (len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
@@ -40,15 +40,15 @@ func (u uploads) find(p []op.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok b
 	return 0, false
 }
 
-func (u uploads) add(p []op.Projection, dt tensor.Dtype, at cu.DevicePtr) {
+func (u uploads) add(p []kernel.Projection, dt tensor.Dtype, at cu.DevicePtr) {
 	u[&p[0].Weight.Data[0]] = append(u[&p[0].Weight.Data[0]], uploaded{p, dt, at})
 }
 
-// only is the projection of a weight that stands alone.
-func only(w *op.Weight) []op.Projection { return []op.Projection{{Weight: *w}} }
+// single is the projection of one weight without a bias.
+func single(w kernel.Matrix) []kernel.Projection { return []kernel.Projection{{Weight: w}} }
 
 // outputs is the number of outputs of all projections.
-func outputs(p []op.Projection) (n int) {
+func outputs(p []kernel.Projection) (n int) {
 	for i := range p {
 		n += p[i].Weight.Rows
 	}
@@ -56,14 +56,14 @@ func outputs(p []op.Projection) (n int) {
 }
 
 // biased reports whether one of the projections has a bias.
-func biased(p []op.Projection) bool {
-	return slices.ContainsFunc(p, func(p op.Projection) bool { return p.Bias != nil })
+func biased(p []kernel.Projection) bool {
+	return slices.ContainsFunc(p, func(p kernel.Projection) bool { return p.Bias != nil })
 }
 
 // matrix returns the weights of projections of the same inputs on the GPU, one below
 // the other, as float32 or bfloat16. They are copied there once for all operators
 // and steps of the machine.
-func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+func (d *device) matrix(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if at, ok := d.matrices.find(p, dt); ok || d.isPlanner() {
 		return at, nil
 	}
@@ -89,14 +89,14 @@ func (d *device) matrix(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error
 }
 
 // encoded returns a weight as float32 or bfloat16, which it may be already.
-func encoded(w *op.Weight, dt tensor.Dtype) ([]byte, error) {
+func encoded(w *kernel.Matrix, dt tensor.Dtype) ([]byte, error) {
 	encode := bf16.Encode
 	switch {
-	case dt == tensor.Float32 && w.DType != op.F32:
+	case dt == tensor.Float32 && w.DType != kernel.F32:
 		encode = func(dst []byte, row []float32) {
 			copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 4*len(row)))
 		}
-	case dt == bfloat16Dtype && w.DType != op.BF16:
+	case dt == bfloat16Dtype && w.DType != kernel.BF16:
 	default:
 		return w.Data, nil
 	}
@@ -114,7 +114,7 @@ func encoded(w *op.Weight, dt tensor.Dtype) ([]byte, error) {
 
 // bias returns the biases of projections on the GPU, one behind the other with zeros
 // where there is none; 0 if there is none at all.
-func (d *device) bias(p []op.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+func (d *device) bias(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if !biased(p) {
 		return 0, nil
 	}

@@ -32,11 +32,11 @@ func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts .
 	return b.BuildRows(x, positions, nil, layer, opts...)
 }
 
-// BuildRows is Build for a model's last block, of which only some tokens are
-// wanted: rows [R] int32 as TakeRows has them. The result is [1,R,D]. All tokens
-// are attended to; attention's results are computed from the first wanted token to
-// the last, unless a refresh needs all, and what follows for the wanted ones alone.
-// With rows nil it is Build.
+// BuildRows is Build for a model's last block, of which only selected tokens are read:
+// rows [R] int32 as GatherRows takes them. The result is [1,R,D]. All tokens are attended
+// to; attention's results are computed from the first selected token to the last, unless a
+// refresh needs all, and what follows attention for the selected ones alone. With rows nil
+// it is Build.
 func (b *Block) BuildRows(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
 	own := *b
 	for _, p := range []*Projection{&own.Q, &own.K, &own.V, &own.Out, &own.Gate, &own.Up, &own.Down} {
@@ -63,7 +63,7 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 		{First: b.Heads + b.KVHeads, Count: b.KVHeads, Dim: b.HeadDim},
 	}
 	for i, p := range []*Projection{&b.Q, &b.K, &b.V} {
-		// One that is too wide would move the heads behind it.
+		// One that is too wide would move the heads after it.
 		if want := heads[i].Count * b.HeadDim; p.Weight.Rows != want {
 			return nil, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
 				p.Path, op.ErrShape, p.Weight.Rows, p.Weight.Cols, heads[i].Count, b.HeadDim, want)
@@ -100,10 +100,10 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 		return nil, err
 	}
 	if rows != nil {
-		if a, err = TakeRows(b.Path+".attention.rows", a, rows); err != nil { // [1,R,H*D]
+		if a, err = GatherRows(b.Path+".attention.rows", a, rows); err != nil { // [1,R,H*D]
 			return nil, err
 		}
-		if x, err = TakeRows(b.Path+".rows", x, rows); err != nil { // [1,R,D]
+		if x, err = GatherRows(b.Path+".rows", x, rows); err != nil { // [1,R,D]
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -24,37 +25,38 @@ type Norm struct {
 	Eps    float64
 }
 
-// Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. It is where a model
-// begins, and so it says on which device, and on a GPU by the table's Precision what
-// values are rounded to: the layers behind it follow their input.
+// Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. A model begins with it. It
+// sets the device and, by the table's Precision, what values are rounded to on a GPU: later
+// layers follow their input.
 //
-// ahead are inputs of the graph that layers far behind read. A machine copies an input to
-// a GPU just before its first reader runs, and the copy waits for everything that is
-// queued; so on a GPU the embedding, which comes first, counts as one.
-func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device, ahead ...*gorgonia.Node) (*gorgonia.Node, error) {
+// preload are inputs of the graph that later layers read. A machine copies an input to the
+// GPU just before its first reader runs, and the copy waits for everything that is queued.
+// On a GPU the embedding therefore takes them as inputs, so that the machine copies them
+// before the first layer runs. On the CPU they have no effect.
+func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device, preload ...*gorgonia.Node) (*gorgonia.Node, error) {
 	var types []gorgonia.TensorType
-	for i, n := range ahead {
+	for i, n := range preload {
 		if n == nil {
-			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of ahead is nil", path, op.ErrShape, i)
+			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of preload is nil", path, op.ErrShape, i)
 		}
 		t, ok := n.Type().(gorgonia.TensorType)
 		if !ok {
-			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of ahead, %v, is a %v, want a tensor", path, op.ErrShape, i, n, n.Type())
+			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of preload, %v, is a %v, want a tensor", path, op.ErrShape, i, n, n.Type())
 		}
 		types = append(types, t)
 	}
 	if device != pulsecol.CUDA {
 		return op.Apply(op.NewEmbed(path, table), ids)
 	}
-	return applyOnGPU(op.NewEmbed(path, table, types...), table.Precision, append([]*gorgonia.Node{ids}, ahead...)...)
+	return applyOnGPU(op.NewEmbed(path, table, types...), table.Precision, append([]*gorgonia.Node{ids}, preload...)...)
 }
 
 // apply adds a layer to the graph, on the device and with the precision of its
 // first input.
 func apply(o gorgonia.Op, inputs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	if inputs[0] != nil {
-		if p, ok := op.TwinPrecision(inputs[0].Op()); ok {
-			return applyOnGPU(o, p, inputs...)
+		if d, ok := inputs[0].Op().(exec.DeviceOp); ok {
+			return applyOnGPU(o, d.Precision(), inputs...)
 		}
 	}
 	return op.Apply(o, inputs...)
@@ -79,7 +81,7 @@ func projections(p []Projection) (path string, parts []op.Projection) {
 }
 
 // Linear is x Wᵀ + bias: x [B,N,inputs] -> [B,N,outputs]. The outputs of several
-// projections stand side by side; they take one product on a GPU.
+// projections follow one another; they take one product on a GPU.
 func Linear(x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
 	path, parts := projections(p)
 	o, err := op.NewLinear(path, parts...)
@@ -145,14 +147,14 @@ func Add(path string, a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return apply(op.NewAdd(path), a, b)
 }
 
-// TakeRows takes chosen tokens out of a batch: x [B,N,D], rows [R] int32 holding
+// GatherRows selects tokens of a batch: x [B,N,D], rows [R] int32 holding
 // b*N+i or -1 for none, which gives zeros -> [1,R,D].
-func TakeRows(path string, x, rows *gorgonia.Node) (*gorgonia.Node, error) {
-	return apply(op.NewTakeRows(path), x, rows)
+func GatherRows(path string, x, rows *gorgonia.Node) (*gorgonia.Node, error) {
+	return apply(op.NewGatherRows(path), x, rows)
 }
 
-// Logits is the language model head for the tokens that were taken by rows:
-// x [1,R,D], rows [R] int32 -> [R,V]. Rows that hold -1 are left out.
+// Logits is the language model head for the tokens that rows has selected:
+// x [1,R,D], rows [R] int32 -> [R,V]. Rows where it holds -1 are undefined.
 func Logits(path string, x, rows *gorgonia.Node, head op.Weight) (*gorgonia.Node, error) {
-	return apply(op.NewLogits(path, head), x, rows)
+	return apply(op.NewLMHead(path, head), x, rows)
 }

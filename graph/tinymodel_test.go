@@ -103,7 +103,7 @@ func (m tiny) build(t testing.TB, g *gorgonia.ExprGraph, ctl *pulsecol.Controlle
 		x = must(m.block(t, l).Build(x, positions, ctl.Layer(l)))(t)
 	}
 	wanted := variable(g, "rows", rows, len(rows))
-	x = must(graph.TakeRows("rows", x, wanted))(t)
+	x = must(graph.GatherRows("rows", x, wanted))(t)
 	x = must(graph.RMSNorm(x, w.norm("norm", 0.3, m.eps)))(t)
 	return must(graph.Logits("head", x, wanted, w.matrix(7, 8, 1, 0.2)))(t)
 }

@@ -9,20 +9,29 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Add is the residual connection: two [B,N,D] -> their sum. Gorgonia's own
-// addition may write its result over an input, which a Workspace could not see.
-type Add struct{ base }
+type add struct{ base }
 
-// NewAdd returns the sum named by path.
-func NewAdd(path string) *Add {
-	return &Add{newBase("Add", path, []hm.Type{float3, float3}, float3)}
+// NewAdd returns the residual connection named by path: two [B,N,D] -> their sum, also in
+// place of Gorgonia's own addition, which may write its result over an input that a
+// Workspace has placed.
+func NewAdd(path string) gorgonia.Op {
+	return &add{newBase("Add", path, []hm.Type{float3, float3}, float3)}
 }
 
-func (o *Add) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
-	return o.elementwise(ds)
+func (o *add) Spec() any { return exec.Add{} }
+
+func (o *add) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+	s, err := o.shapes(ds)
+	if err != nil {
+		return nil, err
+	}
+	if !sameShape(s[0], s[1]) {
+		return nil, fmt.Errorf("%s: %w: inputs %v and %v differ", o, ErrShape, s[0], s[1])
+	}
+	return s[0].Clone(), nil
 }
 
-func (o *Add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -37,18 +46,6 @@ func (o *Add) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 }
 
 // PlanMemory lets the sum take the memory of an input that nothing else reads.
-func (o *Add) PlanMemory(r *exec.Run) error { return o.planInPlace(r) }
+func (o *add) PlanMemory(r *exec.Run) error { return o.planInPlace(r) }
 
-// elementwise infers the shape of an operator of two inputs of one shape.
-func (b *base) elementwise(ds []gorgonia.DimSizer) (tensor.Shape, error) {
-	s, err := b.shapes(ds)
-	if err != nil {
-		return nil, err
-	}
-	if !sameShape(s[0], s[1]) {
-		return nil, fmt.Errorf("%s: %w: inputs %v and %v differ", b, ErrShape, s[0], s[1])
-	}
-	return s[0].Clone(), nil
-}
-
-var _ gorgonia.SDOp = (*Add)(nil)
+var _ exec.Operator = (*add)(nil)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/tensor"
 )
@@ -12,61 +13,75 @@ import (
 // AttentionParams are what the operators of one attention layer share. The zero
 // value of a field is its default.
 type AttentionParams struct {
-	Group     int       // queries that share one set of keys; 0 = 32
+	Group     int       // queries that share one set of keys; 0 = DefaultGroup
 	Selection Selection // which keys they keep
 	Scale     float64   // of q·k; 0 = 1/sqrt(head dimension)
-	Masked    bool      // takes a padding mask as last input: [B,N] float32, 0 for padding
-	Rows      bool      // ColumnSparseAttn takes rows [R] int32 behind the columns: the tokens that are wanted
+	Masked    bool      // the last input is a padding mask [B,N] float32, 0 for padding
+	Rows      bool      // ColumnSparseAttn's fifth input is rows [R] int32, as GatherRows takes them
 	Precision Precision // of q·k and the product with v, not of their gradients
-	State     *State    // of a controller's layer; nil = the operators are pure functions
+
+	state *exec.State // of a controller's layer; nil = the operators are pure functions
 }
 
 // DefaultGroup is the group size with the best accuracy in the paper's sweep.
 const DefaultGroup = 32
 
-func (p *AttentionParams) validate(kind, path string) error {
-	if p.Group == 0 {
-		p.Group = DefaultGroup
+// In returns p for a layer of a controller, whose operators follow its steps and share s.
+// Package pulsecol calls it.
+func (p AttentionParams) In(s *exec.State) AttentionParams {
+	p.state = s
+	return p
+}
+
+// spec returns p with its defaults filled in, or what is wrong with it.
+func (p AttentionParams) spec(kind, path string) (exec.Attention, error) {
+	a := exec.Attention{
+		Group: p.Group, Selection: exec.Selection(p.Selection), Scale: p.Scale,
+		Masked: p.Masked, Rows: p.Rows, Precision: p.Precision, State: p.state,
 	}
-	err := p.Selection.validate()
-	switch wrong := p.Precision.Validate(); {
+	if a.Group == 0 {
+		a.Group = DefaultGroup
+	}
+	err := a.Selection.Validate()
+	switch wrong := a.Precision.Validate(); {
 	case err != nil:
 	case wrong != nil:
 		err = fmt.Errorf("%w: %v", ErrValue, wrong)
-	case p.Group < 0:
-		err = fmt.Errorf("%w: group of %d queries, want at least 1", ErrValue, p.Group)
-	case !(p.Scale >= 0) || math.IsInf(p.Scale, 0):
-		err = fmt.Errorf("%w: scale %v, want a finite number >= 0", ErrValue, p.Scale)
-	case p.Selection.Kind == SelectSparseD && p.Group != p.Selection.Block:
-		err = fmt.Errorf("%w: SparseD's group of %d queries must be its block of %d keys", ErrValue, p.Group, p.Selection.Block)
-	case p.Selection.Kind == SelectStatic && p.State == nil:
-		err = fmt.Errorf("%w: a static selection needs a State", ErrValue)
-	case p.Selection.Kind == SelectFixed && (p.State == nil || p.State.given == nil):
-		err = fmt.Errorf("%w: a fixed selection needs a State with columns that are given", ErrValue)
+	case a.Group < 0:
+		err = fmt.Errorf("%w: group of %d queries, want at least 1", ErrValue, a.Group)
+	case !(a.Scale >= 0) || math.IsInf(a.Scale, 0):
+		err = fmt.Errorf("%w: scale %v, want a finite number >= 0", ErrValue, a.Scale)
+	case a.Selection.Kind == SelectSparseD && a.Group != a.Selection.Block:
+		err = fmt.Errorf("%w: SparseD's group of %d queries must be its block of %d keys", ErrValue, a.Group, a.Selection.Block)
+	case a.Selection.Kind == SelectStatic && a.State == nil:
+		err = fmt.Errorf("%w: a static selection needs a controller", ErrValue)
+	case a.Selection.Kind == SelectFixed && (a.State == nil || a.State.Given() == nil):
+		err = fmt.Errorf("%w: a fixed selection needs a controller with columns that are given", ErrValue)
 	default:
-		return nil
+		return a, nil
 	}
-	return fmt.Errorf("op: %s %q: %w", kind, path, err)
+	return a, fmt.Errorf("op: %s %q: %w", kind, path, err)
 }
 
 // checkGiven returns an error if the columns that are given do not fit attention of the
 // shape s.
-func (p *AttentionParams) checkGiven(o fmt.Stringer, s kernel.Shape) error {
+func checkGiven(o fmt.Stringer, p *exec.Attention, s kernel.Shape) error {
 	if p.Selection.Kind != SelectFixed {
 		return nil
 	}
-	if err := p.State.given.fits(s, p.Group, p.Masked); err != nil {
+	if err := p.State.Given().Fits(s, p.Group, p.Masked); err != nil {
 		return fmt.Errorf("%s: %w", o, err)
 	}
 	return nil
 }
 
-func (p *AttentionParams) params() []any {
-	return append(p.Selection.params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String())
+// hashed lists what an operator's hash covers of p.
+func hashed(p *exec.Attention) []any {
+	return append(p.Selection.Params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String())
 }
 
-// masked appends the type of the padding mask to an operator's inputs.
-func (p *AttentionParams) masked(in ...hm.Type) []hm.Type {
+// withMask appends the type of the padding mask to an operator's inputs.
+func withMask(p *exec.Attention, in ...hm.Type) []hm.Type {
 	if p.Masked {
 		return append(in, float2)
 	}
@@ -94,7 +109,7 @@ func attentionShape(o fmt.Stringer, q, k, v, mask tensor.Shape) (kernel.Shape, e
 }
 
 // operands returns the kernel's view of q, k, v and the padding mask, if any.
-func operands(o fmt.Stringer, p *AttentionParams, q, k, v, mask *tensor.Dense) (kernel.Operands, error) {
+func operands(o fmt.Stringer, p *exec.Attention, q, k, v, mask *tensor.Dense) (kernel.Operands, error) {
 	var ms tensor.Shape
 	if mask != nil {
 		ms = mask.Shape()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -15,7 +16,7 @@ import (
 // each of the three, and each goes through the probabilities again.
 type attnGrad struct {
 	base
-	p     AttentionParams
+	p     exec.Attention
 	wrt   int // 0 q, 1 k, 2 v
 	table tableFunc
 }
@@ -26,15 +27,15 @@ type tableFunc func(Mode, kernel.Shape, *tensor.Dense) (*kernel.Table, error)
 
 // attentionGrads adds the gradients with respect to q, k and v to the graph.
 // sparse says that the operator has column tables, which are its fourth input.
-func attentionGrads(path string, p AttentionParams, table tableFunc, sparse bool, inputs gorgonia.Nodes, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+func attentionGrads(path string, p exec.Attention, table tableFunc, sparse bool, inputs gorgonia.Nodes, grad *gorgonia.Node) (gorgonia.Nodes, error) {
 	in := []hm.Type{float4, float4, float4}
 	if sparse {
 		in = append(in, bits4)
 	}
-	in = append(p.masked(in...), float4)
+	in = append(withMask(&p, in...), float4)
 	grads := make(gorgonia.Nodes, len(inputs))
 	for wrt := range 3 {
-		o := &attnGrad{newBase("AttnGrad", path, in, float4, append(p.params(), wrt, sparse)...), p, wrt, table}
+		o := &attnGrad{newBase("AttnGrad", path, in, float4, append(hashed(&p), wrt, sparse)...), p, wrt, table}
 		n, err := Apply(o, append(append(gorgonia.Nodes{}, inputs...), grad)...)
 		if err != nil {
 			return nil, err
@@ -63,7 +64,7 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := o.p.attended(o, o.table, a.Shape, ts)
+	table, err := attended(o, &o.p, o.table, a.Shape, ts)
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +87,14 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 
 // attended returns the keys that attention on the inputs read in this step; nil for
 // all.
-func (p *AttentionParams) attended(o fmt.Stringer, table tableFunc, s kernel.Shape, in []*tensor.Dense) (*kernel.Table, error) {
+func attended(o fmt.Stringer, p *exec.Attention, table tableFunc, s kernel.Shape, in []*tensor.Dense) (*kernel.Table, error) {
 	if table == nil {
 		return nil, nil
 	}
 	mode := Reuse
 	if st := p.State; st != nil {
 		var ok bool
-		if _, mode, ok = st.step.current(); !ok {
+		if _, mode, ok = st.Step().Current(); !ok {
 			return nil, fmt.Errorf("%s: %w", o, ErrNoMachine)
 		}
 	}
@@ -102,7 +103,7 @@ func (p *AttentionParams) attended(o fmt.Stringer, table tableFunc, s kernel.Sha
 
 // addGradients is DoDiff of the attention operator b: it adds to the gradients of q,
 // k and v, its first inputs, what the gradient of its output contributes.
-func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia.Nodes, output *gorgonia.Node) (err error) {
+func (b *base) addGradients(p *exec.Attention, table tableFunc, inputs gorgonia.Nodes, output *gorgonia.Node) (err error) {
 	defer recovered(b, &err)
 	dy, err := gradient(output)
 	if err != nil {
@@ -117,7 +118,7 @@ func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia
 	values := make([]gorgonia.Value, len(inputs))
 	for i, n := range inputs {
 		// Only operators of the graph are counted as readers.
-		if o, ok := n.Op().(planned); ok && o.Placement().PlannedResult() && !o.Placement().KeptResult() {
+		if o, ok := n.Op().(exec.Operator); ok && o.Placement().PlannedResult() && !o.Placement().KeptResult() {
 			return fmt.Errorf("%s: %w: a Workspace has reused the memory of input %d, %v, before the backward pass; plan the graph for a tape machine only", b, ErrGraph, i, n)
 		}
 		values[i] = n.Value()
@@ -133,13 +134,13 @@ func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia
 	if len(float32s(dy)) != len(a.Q) {
 		return fmt.Errorf("%s: %w: the gradient of its output has shape %v, want %v", b, ErrValue, dy.Shape(), ts[0].Shape())
 	}
-	keys, err := p.attended(b, table, a.Shape, ts)
+	keys, err := attended(b, p, table, a.Shape, ts)
 	if err != nil {
 		return err
 	}
 	grads := [3][]float32{make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))}
 	b.team().AttentionGrad(grads[0], grads[1], grads[2], float32s(dy), &a, keys)
-	if err := b.stopped(); err != nil {
+	if err := b.Stopped(); err != nil {
 		return err
 	}
 	for i, grad := range grads {
@@ -157,9 +158,23 @@ func (b *base) addGradients(p *AttentionParams, table tableFunc, inputs gorgonia
 	return nil
 }
 
-func (o *attnGrad) mergesWith(other gorgonia.Op) bool {
+// Spec is nil: there is no implementation of the gradient on a device.
+func (o *attnGrad) Spec() any { return nil }
+
+func (o *attnGrad) Layer() *exec.State { return o.p.State }
+
+func (o *attnGrad) MergesWith(other gorgonia.Op) bool {
 	g, ok := other.(*attnGrad)
 	return ok && g.p.State == o.p.State
 }
 
 var _ gorgonia.SDOp = (*attnGrad)(nil)
+
+// firstThree says that an operator of so many inputs is differentiable in the first three.
+func firstThree(inputs int) []bool {
+	wrt := make([]bool, inputs)
+	for i := range min(3, inputs) {
+		wrt[i] = true
+	}
+	return wrt
+}

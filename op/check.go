@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 )
 
@@ -45,11 +46,11 @@ func Check(g *gorgonia.ExprGraph) error {
 		if isConstant(n) && strings.Contains(n.Name(), "...") {
 			errs = append(errs, fmt.Errorf("op: %w: constant node %d of shape %v is named by its abbreviated value; give it a name of its own", ErrGraph, n.ID(), n.Shape()))
 		}
-		if top, ok := Unwrap(n.Op()).(*GroupTopK); ok && top.state != nil {
+		if spec, ok := exec.SpecOf(n.Op()).(exec.GroupTopK); ok && spec.State != nil {
 			for it := g.To(n.ID()); it.Next(); {
 				reader := it.Node().(*gorgonia.Node)
-				if _, ours := reader.Op().(planned); !ours && !isRead(reader) {
-					errs = append(errs, fmt.Errorf("op: %w: %v reads the column table of %v, which Gorgonia may overwrite; use the controller's Columns", ErrGraph, reader, top))
+				if _, ours := reader.Op().(exec.Operator); !ours && !isRead(reader) {
+					errs = append(errs, fmt.Errorf("op: %w: %v reads the column table of %v, which Gorgonia may overwrite; use the controller's Columns", ErrGraph, reader, n.Op()))
 				}
 			}
 		}

@@ -11,8 +11,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// ColumnSparseAttn is the third operator of PulseCol: attention in which every
-// query of a group sees exactly the keys its group keeps,
+type columnSparseAttn struct {
+	base
+	p exec.Attention
+}
+
+// NewColumnSparseAttn returns the third operator of PulseCol, named by path: attention in
+// which every query of a group sees exactly the keys its group keeps,
 //
 //	y = softmax(scale * q kᵀ over the kept keys) v
 //
@@ -20,42 +25,38 @@ import (
 // GroupTopK returns them: y [B,H,N,D]. Query head h reads key head h/(H/Hkv). A
 // query without any key gets zeros.
 //
-// With a State it does what the step's mode says: full attention (Dense), the
-// output that ScoreCollect left (Refresh), or the kept columns (Reuse).
+// In a controller's layer it follows the mode of the step: full attention (Dense), the
+// output that ScoreCollect has computed (Refresh), or the kept columns (Reuse).
 //
-// Where only some tokens are wanted, as behind a model's last attention, it takes
-// rows [R] int32 as TakeRows has them, after the columns. It may then leave out
-// queries before the first of these tokens and behind the last, over all batch
-// rows; what it returns for them is meaningless.
+// With p.Rows the input after the columns is rows [R] int32, as GatherRows takes them.
+// Queries before the first of these tokens and after the last, over all batch rows, may be
+// left out; their results are then undefined.
 //
-// It is differentiable in q, k and v, for the keys that were kept, but not with
-// rows.
-type ColumnSparseAttn struct {
-	base
-	p     AttentionParams
-	state *State
-}
-
-// NewColumnSparseAttn returns the operator named by path.
-func NewColumnSparseAttn(path string, p AttentionParams) (*ColumnSparseAttn, error) {
+// It is differentiable in q, k and v, for the keys that were kept, but not with rows.
+// Parameters out of range are an ErrValue.
+func NewColumnSparseAttn(path string, p AttentionParams) (gorgonia.Op, error) {
 	const kind = "ColumnSparseAttn"
-	if err := p.validate(kind, path); err != nil {
+	a, err := p.spec(kind, path)
+	if err != nil {
 		return nil, err
 	}
 	in := []hm.Type{float4, float4, float4, bits4}
-	if p.Rows {
+	if a.Rows {
 		in = append(in, int1)
 	}
-	b := newBase(kind, path, p.masked(in...), float4, append(p.params(), p.Rows)...)
-	o := &ColumnSparseAttn{b, p, p.State}
-	if p.State != nil {
-		p.State.sparse = o
-		o.bind(p.State.step)
+	o := &columnSparseAttn{newBase(kind, path, withMask(&a, in...), float4, append(hashed(&a), a.Rows)...), a}
+	if a.State != nil {
+		a.State.Attend = o
+		o.Bind(a.State.Step())
 	}
 	return o, nil
 }
 
-func (o *ColumnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *columnSparseAttn) Spec() any { return exec.ColumnSparseAttn{Attention: o.p} }
+
+func (o *columnSparseAttn) Layer() *exec.State { return o.p.State }
+
+func (o *columnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -70,11 +71,11 @@ func (o *ColumnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, er
 	return s[0].Clone(), nil
 }
 
-func (o *ColumnSparseAttn) tableShape(s kernel.Shape) tensor.Shape {
+func (o *columnSparseAttn) tableShape(s kernel.Shape) tensor.Shape {
 	return tensor.Shape{s.Batch, s.Heads, kernel.Groups(s.Len, o.p.Group), kernel.Words(s.Len)}
 }
 
-func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -84,25 +85,23 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	if err != nil {
 		return nil, err
 	}
-	from, to := 0, a.Len
+	a.From, a.To = 0, a.Len
 	if o.p.Rows {
-		if from, to, err = span(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
+		if a.From, a.To, err = selectedRange(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
 			return nil, err
 		}
 	}
 	mode := Reuse
-	if st := o.state; st != nil {
-		if mode, err = st.begin(o, &st.attended, &st.ranked); err != nil {
+	if st := o.p.State; st != nil {
+		if mode, err = st.Begin(o, exec.Attend); err != nil {
 			return nil, err
 		}
-		st.observed(mode, &a)
-		defer st.clock(mode, time.Now())
-		if st.drift != nil && st.built {
-			st.drift.measure(o.team(), mode, &a, &st.table)
-		}
-		if out := st.out; out != nil {
-			st.out = nil
-			return o.handOver(out)
+		st.Observed(mode, &a)
+		defer st.AddTime(mode, time.Now())
+		st.MeasureDrift(o.team(), mode, &a)
+		if y := st.Output; y != nil {
+			st.Output = nil
+			return o.handOver(y, ts[0].Shape())
 		}
 	}
 	table, err := o.table(mode, a.Shape, ts[3])
@@ -113,9 +112,8 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	if err != nil {
 		return nil, err
 	}
-	a.From, a.To = from, to
 	switch {
-	case from == to: // nobody wants anything
+	case a.From == a.To: // no token is selected
 	case table == nil:
 		o.team().Dense(y, nil, &a)
 	default:
@@ -125,31 +123,35 @@ func (o *ColumnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 }
 
 // PlanMemory takes over ScoreCollect's output in a refresh, and else asks for a result.
-func (o *ColumnSparseAttn) PlanMemory(r *exec.Run) error {
-	if o.state == nil || r.Mode != Refresh || o.p.Selection.Unchanging() {
+func (o *columnSparseAttn) PlanMemory(r *exec.Run) error {
+	if o.p.State == nil || r.Mode != Refresh || o.p.Selection.Unchanging() {
 		return o.place.PlanMemory(r)
 	}
-	if r.Adopt(o.state); o.placement.KeptResult() {
+	if r.Adopt(o.p.State); o.placement.KeptResult() {
 		return o.place.PlanMemory(r)
 	}
 	return nil
 }
 
-// handOver makes the output that ScoreCollect left the operator's result.
-func (o *ColumnSparseAttn) handOver(out tensor.Tensor) (gorgonia.Value, error) {
-	if !o.placement.KeptResult() {
-		return o.finish(out)
+// handOver makes the output that ScoreCollect has computed the operator's result.
+func (o *columnSparseAttn) handOver(y []float32, shape tensor.Shape) (gorgonia.Value, error) {
+	switch {
+	case !o.placement.PlannedResult():
+		return o.finish(wrap(y, shape.Clone()...))
+	case !o.placement.KeptResult():
+		return o.finish(o.tensor(y, shape))
 	}
-	kept, y, err := o.result(out.Shape()...)
+	kept, to, err := o.result(shape...)
 	if err != nil {
 		return nil, err
 	}
-	copy(y, out.(*held).Float32s())
+	copy(to, y)
 	return o.finish(kept)
 }
 
-// span returns the range of tokens that rows ask for, over all batch rows of n.
-func span(o fmt.Stringer, rows []int32, batch, n int) (from, to int, err error) {
+// selectedRange returns the range of tokens, over all batch rows of n, that the selected
+// rows lie in.
+func selectedRange(o fmt.Stringer, rows []int32, batch, n int) (from, to int, err error) {
 	from = n
 	for r, at := range rows {
 		if at < 0 {
@@ -164,21 +166,21 @@ func span(o fmt.Stringer, rows []int32, batch, n int) (from, to int, err error) 
 }
 
 // table returns the keys to attend to in a step of the given mode; nil for all.
-func (o *ColumnSparseAttn) table(mode Mode, s kernel.Shape, columns *tensor.Dense) (*kernel.Table, error) {
+func (o *columnSparseAttn) table(mode Mode, s kernel.Shape, columns *tensor.Dense) (*kernel.Table, error) {
 	switch {
 	case mode != Reuse:
 		return nil, nil
-	case o.state == nil:
-		return o.given(s, columns)
-	case !o.state.built:
+	case o.p.State == nil:
+		return o.inputTable(s, columns)
+	case !o.p.State.Built():
 		return nil, fmt.Errorf("%s: %w", o, ErrStale)
 	}
-	return &o.state.table, nil
+	return o.p.State.Table(), nil
 }
 
-// given is the table of an operator without a State: its input, which may come
-// from anywhere.
-func (o *ColumnSparseAttn) given(s kernel.Shape, columns *tensor.Dense) (*kernel.Table, error) {
+// inputTable is the table of an operator outside a controller's layer: its fourth input,
+// which may come from anywhere.
+func (o *columnSparseAttn) inputTable(s kernel.Shape, columns *tensor.Dense) (*kernel.Table, error) {
 	if want := o.tableShape(s); !sameShape(columns.Shape(), want) {
 		return nil, fmt.Errorf("%s: %w: columns %v, want %v", o, ErrValue, columns.Shape(), want)
 	}
@@ -194,15 +196,9 @@ func (o *ColumnSparseAttn) given(s kernel.Shape, columns *tensor.Dense) (*kernel
 }
 
 // DiffWRT: q, k and v; the kept columns and the padding mask are held fixed.
-func (o *ColumnSparseAttn) DiffWRT(inputs int) []bool {
-	wrt := make([]bool, inputs)
-	for i := range min(3, inputs) {
-		wrt[i] = true
-	}
-	return wrt
-}
+func (o *columnSparseAttn) DiffWRT(inputs int) []bool { return firstThree(inputs) }
 
-func (o *ColumnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+func (o *columnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
 	if o.p.Rows {
 		return o.base.SymDiff(inputs, y, grad)
 	}
@@ -210,19 +206,19 @@ func (o *ColumnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node
 }
 
 // DoDiff is SymDiff for Lisp machines.
-func (o *ColumnSparseAttn) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
+func (o *columnSparseAttn) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
 	if o.p.Rows {
 		return o.base.DoDiff(ctx, inputs, y)
 	}
 	return o.addGradients(&o.p, o.table, inputs, y)
 }
 
-func (o *ColumnSparseAttn) mergesWith(other gorgonia.Op) bool {
-	c, ok := other.(*ColumnSparseAttn)
-	return ok && c.state == o.state
+func (o *columnSparseAttn) MergesWith(other gorgonia.Op) bool {
+	c, ok := other.(*columnSparseAttn)
+	return ok && c.p.State == o.p.State
 }
 
 var (
-	_ gorgonia.SDOp = (*ColumnSparseAttn)(nil)
-	_ gorgonia.ADOp = (*ColumnSparseAttn)(nil)
+	_ exec.Operator = (*columnSparseAttn)(nil)
+	_ gorgonia.ADOp = (*columnSparseAttn)(nil)
 )

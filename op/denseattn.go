@@ -1,32 +1,38 @@
 package op
 
 import (
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// DenseAttn is full bidirectional attention, y = softmax(scale * q kᵀ) v, for
-// q [B,H,N,D], k and v [B,Hkv,N,D]: y [B,H,N,D]. Query head h reads key head
-// h/(H/Hkv). Nothing of size N×N is stored. With a padding mask [B,N] as fourth
-// input no query sees a padding key. It is differentiable in q, k and v.
-type DenseAttn struct {
+type denseAttn struct {
 	base
-	p AttentionParams
+	p exec.Attention
 }
 
-// NewDenseAttn returns the operator named by path. scale multiplies q·k; 0 means
-// 1/sqrt(head dimension). masked says that there is a padding mask. Products are
-// float32.
-func NewDenseAttn(path string, scale float64, masked bool) (*DenseAttn, error) {
+// NewDenseAttn returns full bidirectional attention, named by path:
+//
+//	y = softmax(scale * q kᵀ) v
+//
+// for q [B,H,N,D], k and v [B,Hkv,N,D]: y [B,H,N,D]. Query head h reads key head
+// h/(H/Hkv). Nothing of size N×N is stored. With masked set the fourth input is a padding
+// mask [B,N], 0 for padding, and no query sees a padding key. A scale of 0 means
+// 1/sqrt(D). Products are float32. It is differentiable in q, k and v.
+//
+// A scale that is negative or not finite is an ErrValue.
+func NewDenseAttn(path string, scale float64, masked bool) (gorgonia.Op, error) {
 	const kind = "DenseAttn"
-	p := AttentionParams{Scale: scale, Masked: masked}
-	if err := p.validate(kind, path); err != nil {
+	p, err := AttentionParams{Scale: scale, Masked: masked}.spec(kind, path)
+	if err != nil {
 		return nil, err
 	}
-	return &DenseAttn{newBase(kind, path, p.masked(float4, float4, float4), float4, scale, masked), p}, nil
+	return &denseAttn{newBase(kind, path, withMask(&p, float4, float4, float4), float4, scale, masked), p}, nil
 }
 
-func (o *DenseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *denseAttn) Spec() any { return exec.DenseAttn{Attention: o.p} }
+
+func (o *denseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -37,7 +43,7 @@ func (o *DenseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return s[0].Clone(), nil
 }
 
-func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *denseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -56,24 +62,18 @@ func (o *DenseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 }
 
 // DiffWRT: q, k and v; the padding mask is held fixed.
-func (o *DenseAttn) DiffWRT(inputs int) []bool {
-	wrt := make([]bool, inputs)
-	for i := range min(3, inputs) {
-		wrt[i] = true
-	}
-	return wrt
-}
+func (o *denseAttn) DiffWRT(inputs int) []bool { return firstThree(inputs) }
 
-func (o *DenseAttn) SymDiff(inputs gorgonia.Nodes, _, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+func (o *denseAttn) SymDiff(inputs gorgonia.Nodes, _, grad *gorgonia.Node) (gorgonia.Nodes, error) {
 	return attentionGrads(o.path, o.p, nil, false, inputs, grad)
 }
 
 // DoDiff is SymDiff for Lisp machines.
-func (o *DenseAttn) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
+func (o *denseAttn) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
 	return o.addGradients(&o.p, nil, inputs, y)
 }
 
 var (
-	_ gorgonia.SDOp = (*DenseAttn)(nil)
-	_ gorgonia.ADOp = (*DenseAttn)(nil)
+	_ exec.Operator = (*denseAttn)(nil)
+	_ gorgonia.ADOp = (*denseAttn)(nil)
 )

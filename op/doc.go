@@ -24,21 +24,20 @@
 // reused as soon as its last reader has run, so it must be read with
 // gorgonia.Read, which [Workspace.Plan] sees and respects.
 //
-// The table that GroupTopK returns while it works for a layer's [State] is that
-// state, not a copy, and a placeholder of one word before the first refresh. Use
-// [State.Columns] to look at it; [Check] reports consumers that may overwrite it.
+// The table that GroupTopK returns in a controller's layer is the layer's own, not a copy,
+// and a placeholder of one word before the first refresh. Controller.Columns of package
+// pulsecol copies it; [Check] reports consumers that may overwrite it.
 //
 // # Gradients
 //
 // DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the
-// columns and the padding mask are held fixed. Everything else answers with
-// [ErrNoGradient], from [Grad] or gorgonia.Grad when the graph is built and from the
+// columns and the padding mask are held fixed. All others return [ErrNoGradient], from [Grad] or gorgonia.Grad when the graph is built and from the
 // backward pass of a Lisp machine.
 //
 // # Machines
 //
-// Operators without a State work on any Gorgonia machine that hands them plain
-// tensors. Operators with a State work on the machine its controller is
-// attached to. No operator panics: a panic inside one would end the process, so
-// each recovers at its boundary and returns an error.
+// Operators work on any Gorgonia machine that hands them plain tensors; those of a
+// controller's layer work on the machine that the controller is attached to. No operator
+// panics: a panic inside one would end the process, so each recovers at its boundary and
+// returns an error.
 package op

@@ -4,28 +4,34 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Embed looks tokens up in an embedding table: ids [B,N] int32 -> [B,N,Cols].
-// An id outside [0, Rows) is an error of the run.
-type Embed struct {
+type embed struct {
 	base
-	table Weight
+	table kernel.Matrix
 }
 
-// NewEmbed returns the embedding named by path. Behind the ids it takes inputs of the
-// given types and does nothing with them; see graph.Embed.
-func NewEmbed(path string, table Weight, ahead ...gorgonia.TensorType) *Embed {
+// NewEmbed returns the embedding named by path, which looks tokens up in a table [V,D]:
+// ids [B,N] int32 -> [B,N,D]. An id outside [0, V) is an ErrValue of the run.
+//
+// After the ids it takes inputs of the types in preload and does not read them. A machine
+// copies an input of the graph to the GPU just before its first reader runs; see
+// graph.Embed. It has no gradient.
+func NewEmbed(path string, table Weight, preload ...gorgonia.TensorType) gorgonia.Op {
 	in := []hm.Type{int2}
-	for _, t := range ahead {
+	for _, t := range preload {
 		in = append(in, t)
 	}
-	return &Embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), table}
+	return &embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), kernel.Matrix(table)}
 }
 
-func (o *Embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *embed) Spec() any { return exec.Embed{Table: o.table} }
+
+func (o *embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -33,7 +39,7 @@ func (o *Embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return tensor.Shape{s[0][0], s[0][1], o.table.Cols}, nil
 }
 
-func (o *Embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -53,9 +59,9 @@ func (o *Embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	return o.finish(out)
 }
 
-func (o *Embed) mergesWith(other gorgonia.Op) bool {
-	e, ok := other.(*Embed)
+func (o *embed) MergesWith(other gorgonia.Op) bool {
+	e, ok := other.(*embed)
 	return ok && sameWeight(&o.table, &e.table)
 }
 
-var _ gorgonia.SDOp = (*Embed)(nil)
+var _ exec.Operator = (*embed)(nil)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -46,7 +47,7 @@ func TestPlanAmongGorgoniasOperators(t *testing.T) {
 			run := func(ws *Workspace) (out [][]float32) {
 				g := gorgonia.NewGraph()
 				x := gorgonia.NewTensor(g, tensor.Float32, 3, gorgonia.WithShape(shape...), gorgonia.WithName("x"))
-				var step Step
+				var step exec.Step
 				add := func(n *gorgonia.Node, err error) *gorgonia.Node {
 					t.Helper()
 					if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,7 +36,7 @@ func Grad(cost *gorgonia.Node, wrt ...*gorgonia.Node) (grads gorgonia.Nodes, err
 	}
 	// The operator that has failed fails again.
 	at := failed.Node()
-	o, ok := at.Op().(planned)
+	o, ok := at.Op().(exec.Operator)
 	if !ok {
 		return nil, err
 	}

@@ -4,15 +4,16 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Heads says which heads of the features of a token: Count heads of Dim features
-// each, from head First on. Features may hold more heads on both sides, as where the
-// projections of queries, keys and values stand side by side.
-type Heads = kernel.Heads
+// Heads says which heads of the features of a token an operator takes: Count heads of Dim
+// features each, from head First on. Features may hold more heads before and after, as
+// the outputs of a Linear of queries, keys and values do.
+type Heads struct{ First, Count, Dim int }
 
 // checkHeads checks that there can be such heads.
 func checkHeads(h Heads) error {
@@ -22,8 +23,8 @@ func checkHeads(h Heads) error {
 	return nil
 }
 
-// splits checks that x [B,N,F] has the heads.
-func splits(o fmt.Stringer, x tensor.Shape, h Heads) error {
+// checkSplit checks that x [B,N,F] has the heads.
+func checkSplit(o fmt.Stringer, x tensor.Shape, h kernel.Heads) error {
 	if x[2]%h.Dim != 0 {
 		return fmt.Errorf("%s: %w: input %v has %d features, want a multiple of %d", o, ErrShape, x, x[2], h.Dim)
 	}
@@ -33,33 +34,35 @@ func splits(o fmt.Stringer, x tensor.Shape, h Heads) error {
 	return nil
 }
 
-// SplitHeads is the layout change in front of attention for values, which are
-// not rotated: heads of [B,N,T*Dim] -> [B,Count,N,Dim].
-type SplitHeads struct {
+type splitHeads struct {
 	base
-	heads Heads
+	heads kernel.Heads
 }
 
-// NewSplitHeads returns the layout change named by path.
-func NewSplitHeads(path string, h Heads) (*SplitHeads, error) {
+// NewSplitHeads returns the layout change from BNHD to BHND, named by path, that values
+// take before attention: heads of x [B,N,F] -> [B,Count,N,Dim]. It has no gradient. Heads
+// that there cannot be are an ErrShape.
+func NewSplitHeads(path string, h Heads) (gorgonia.Op, error) {
 	if err := checkHeads(h); err != nil {
 		return nil, fmt.Errorf("op: SplitHeads %q: %w", path, err)
 	}
-	return &SplitHeads{newBase("SplitHeads", path, []hm.Type{float3}, float4, h.First, h.Count, h.Dim), h}, nil
+	return &splitHeads{newBase("SplitHeads", path, []hm.Type{float3}, float4, h.First, h.Count, h.Dim), kernel.Heads(h)}, nil
 }
 
-func (o *SplitHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *splitHeads) Spec() any { return exec.SplitHeads{Heads: o.heads} }
+
+func (o *splitHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
 	}
-	if err := splits(o, s[0], o.heads); err != nil {
+	if err := checkSplit(o, s[0], o.heads); err != nil {
 		return nil, err
 	}
 	return tensor.Shape{s[0][0], o.heads.Count, s[0][1], o.heads.Dim}, nil
 }
 
-func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *splitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -74,15 +77,17 @@ func (o *SplitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	return o.finish(out)
 }
 
-// MergeHeads is the layout change behind attention: [B,H,N,D] -> [B,N,H*D].
-type MergeHeads struct{ base }
+type mergeHeads struct{ base }
 
-// NewMergeHeads returns the layout change named by path.
-func NewMergeHeads(path string) *MergeHeads {
-	return &MergeHeads{newBase("MergeHeads", path, []hm.Type{float4}, float3)}
+// NewMergeHeads returns the layout change from BHND to BNHD, named by path, after
+// attention: [B,H,N,D] -> [B,N,H*D]. It has no gradient.
+func NewMergeHeads(path string) gorgonia.Op {
+	return &mergeHeads{newBase("MergeHeads", path, []hm.Type{float4}, float3)}
 }
 
-func (o *MergeHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *mergeHeads) Spec() any { return exec.MergeHeads{} }
+
+func (o *mergeHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -90,7 +95,7 @@ func (o *MergeHeads) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return tensor.Shape{s[0][0], s[0][2], s[0][1] * s[0][3]}, nil
 }
 
-func (o *MergeHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *mergeHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -106,6 +111,6 @@ func (o *MergeHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 }
 
 var (
-	_ gorgonia.SDOp = (*SplitHeads)(nil)
-	_ gorgonia.SDOp = (*MergeHeads)(nil)
+	_ exec.Operator = (*splitHeads)(nil)
+	_ exec.Operator = (*mergeHeads)(nil)
 )

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -17,19 +18,19 @@ import (
 // TestHashCoversParameters: no two of these operators may hash alike, or
 // Gorgonia would run one in place of the other.
 func TestHashCoversParameters(t *testing.T) {
-	var step op.Step
-	state, given := op.NewState("layer", &step), op.NewState("layer", &step)
-	given.Give(&op.ColumnBits{Batch: 1, Heads: 1, Len: 64, Group: 32, Bits: make([]uint32, 4)})
+	var step exec.Step
+	state, given := exec.NewState("layer", &step), exec.NewState("layer", &step)
+	given.Give(&exec.ColumnBits{Batch: 1, Heads: 1, Len: 64, Group: 32, Bits: make([]uint32, 4)})
 	w22, w23 := weight(t, 2, 2, make([]float32, 4)), weight(t, 2, 3, make([]float32, 6))
 	next := math.Nextafter(0.5, 1)
 	exact, rounded, integers := w22, w22, w22
 	exact.Precision, rounded.Precision, integers.Precision = op.Float32, op.BFloat16, op.Int16
 	ops := []gorgonia.Op{
-		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"), op.NewTakeRows("a"),
-		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLogits("a", w22), op.NewLogits("a", w23),
+		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"), op.NewGatherRows("a"),
+		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLMHead("a", w22), op.NewLMHead("a", w23),
 		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),
 		must(op.NewLinear("a", op.Projection{Weight: w22}))(t), must(op.NewLinear("a", op.Projection{Weight: w22, Bias: make([]float32, 2)}))(t), must(op.NewLinear("b", op.Projection{Weight: w22}))(t),
-		must(op.NewLinear("a", op.Projection{Weight: exact}))(t), must(op.NewLinear("a", op.Projection{Weight: rounded}))(t), op.NewLogits("a", rounded), must(op.NewLinear("a", op.Projection{Weight: integers}))(t),
+		must(op.NewLinear("a", op.Projection{Weight: exact}))(t), must(op.NewLinear("a", op.Projection{Weight: rounded}))(t), op.NewLMHead("a", rounded), must(op.NewLinear("a", op.Projection{Weight: integers}))(t),
 		must(op.NewLinear("a", op.Projection{Weight: w22}, op.Projection{Weight: w22}))(t), must(op.NewAddLinear("a", op.Projection{Weight: w22}))(t),
 		must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: w22}))(t), must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: rounded}))(t),
 		must(op.NewSwiGLU("a", op.Projection{Weight: w23}, op.Projection{Weight: w23}))(t), must(op.NewSwiGLU("a", op.Projection{Weight: w22}, op.Projection{Weight: w22, Bias: make([]float32, 2)}))(t),
@@ -46,7 +47,7 @@ func TestHashCoversParameters(t *testing.T) {
 		{Precision: op.Float32},
 		{Precision: op.BFloat16},
 		{Precision: op.Int16},
-		{State: state},
+		op.AttentionParams{}.In(state),
 		{Selection: op.Selection{Sparsity: 0.5}},
 		{Selection: op.Selection{Sparsity: next}},
 		{Selection: op.Selection{Kind: op.SelectBlocks, Block: 32}},
@@ -54,10 +55,10 @@ func TestHashCoversParameters(t *testing.T) {
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32}},
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, Generation: 1}},
 		{Selection: op.Selection{Kind: op.SelectSparseD, Block: 32, ScoreScale: 1}},
-		{Selection: op.Selection{Kind: op.SelectFixed}, State: given},
-		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1}, State: state},
-		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 2}, State: state},
-		{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1, SinkFraction: 0.1}, State: state},
+		op.AttentionParams{Selection: op.Selection{Kind: op.SelectFixed}}.In(given),
+		op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1}}.In(state),
+		op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic, Reach: 2}}.In(state),
+		op.AttentionParams{Selection: op.Selection{Kind: op.SelectStatic, Reach: 1, SinkFraction: 0.1}}.In(state),
 	} {
 		ops = append(ops,
 			must(op.NewScoreCollect("a", p))(t), must(op.NewGroupTopK("a", 64, p))(t),
@@ -90,10 +91,10 @@ func TestApplyMerges(t *testing.T) {
 	}
 	one, other := weight(t, 4, 4, make([]float32, 16)), weight(t, 4, 4, make([]float32, 16))
 	vector, otherVector := make([]float32, 4), make([]float32, 4)
-	var step op.Step
-	stateful := func(kind string) func(s *op.State) gorgonia.Op {
-		return func(s *op.State) gorgonia.Op {
-			p := op.AttentionParams{State: s}
+	var step exec.Step
+	stateful := func(kind string) func(s *exec.State) gorgonia.Op {
+		return func(s *exec.State) gorgonia.Op {
+			p := op.AttentionParams{}.In(s)
 			switch kind {
 			case "ScoreCollect":
 				return must(op.NewScoreCollect("o", p))(t)
@@ -103,11 +104,11 @@ func TestApplyMerges(t *testing.T) {
 			return must(op.NewColumnSparseAttn("o", p))(t)
 		}
 	}
-	stateA, stateB := op.NewState("layer", &step), op.NewState("layer", &step)
+	stateA, stateB := exec.NewState("layer", &step), exec.NewState("layer", &step)
 	scores := input(g, "scores", dense(make([]float32, 4), 1, 2, 1, 2))
 	columns := input(g, "columns", dense(make([]uint32, 2), 1, 2, 1, 1))
 
-	stacked := func(make func(string, ...op.Projection) (*op.Linear, error), weights ...op.Weight) gorgonia.Op {
+	stacked := func(make func(string, ...op.Projection) (gorgonia.Op, error), weights ...op.Weight) gorgonia.Op {
 		var parts []op.Projection
 		for _, w := range weights {
 			parts = append(parts, op.Projection{Weight: w})
@@ -130,11 +131,11 @@ func TestApplyMerges(t *testing.T) {
 		{"SwiGLU", gated(one, one), gated(one, one), gated(one, other), []*gorgonia.Node{x}},
 		{"RMSNorm", op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", vector, 1e-5), op.NewRMSNorm("o", otherVector, 1e-5), []*gorgonia.Node{x}},
 		{"Embed", op.NewEmbed("o", one), op.NewEmbed("o", one), op.NewEmbed("o", other), []*gorgonia.Node{ids}},
-		{"Logits", op.NewLogits("o", one), op.NewLogits("o", one), op.NewLogits("o", other), []*gorgonia.Node{x, rows}},
+		{"LMHead", op.NewLMHead("o", one), op.NewLMHead("o", one), op.NewLMHead("o", other), []*gorgonia.Node{x, rows}},
 		{"ScoreCollect", stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateA), stateful("ScoreCollect")(stateB), qkv},
 		{"GroupTopK", stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateA), stateful("GroupTopK")(stateB), []*gorgonia.Node{scores}},
 		{"ColumnSparseAttn", stateful("")(stateA), stateful("")(stateA), stateful("")(stateB), append(qkv, columns)},
-		{"TakeRows", op.NewTakeRows("o"), op.NewTakeRows("o"), nil, []*gorgonia.Node{x, rows}},
+		{"GatherRows", op.NewGatherRows("o"), op.NewGatherRows("o"), nil, []*gorgonia.Node{x, rows}},
 		{"Add", op.NewAdd("o"), op.NewAdd("o"), nil, []*gorgonia.Node{x, x}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -161,13 +162,13 @@ func TestGradientsMerge(t *testing.T) {
 	}
 	in = append(in, input(g, "columns", dense(make([]uint32, 2), 1, 2, 1, 1)))
 	grad := input(g, "grad", dense(make([]float32, 16), 1, 2, 2, 4))
-	var step op.Step
-	stateA, stateB := op.NewState("layer", &step), op.NewState("layer", &step)
-	attend := func(s *op.State) *op.ColumnSparseAttn {
-		return must(op.NewColumnSparseAttn("o", op.AttentionParams{State: s}))(t)
+	var step exec.Step
+	stateA, stateB := exec.NewState("layer", &step), exec.NewState("layer", &step)
+	attend := func(s *exec.State) gorgonia.Op {
+		return must(op.NewColumnSparseAttn("o", op.AttentionParams{}.In(s)))(t)
 	}
-	first := must(attend(stateA).SymDiff(in, nil, grad))(t)
-	again := must(attend(stateA).SymDiff(in, nil, grad))(t)
+	first := must(attend(stateA).(gorgonia.SDOp).SymDiff(in, nil, grad))(t)
+	again := must(attend(stateA).(gorgonia.SDOp).SymDiff(in, nil, grad))(t)
 	for i := range 3 {
 		if first[i] != again[i] || first[i] == first[(i+1)%3] {
 			t.Errorf("gradient %d: %v, then %v", i, first[i], again[i])
@@ -176,7 +177,7 @@ func TestGradientsMerge(t *testing.T) {
 	if first[3] != nil {
 		t.Errorf("the columns have a gradient %v", first[3])
 	}
-	if _, err := attend(stateB).SymDiff(in, nil, grad); !errors.Is(err, op.ErrMerged) {
+	if _, err := attend(stateB).(gorgonia.SDOp).SymDiff(in, nil, grad); !errors.Is(err, op.ErrMerged) {
 		t.Errorf("of another state: %v, want ErrMerged", err)
 	}
 }
@@ -281,13 +282,13 @@ func TestCheckFindsHashCollision(t *testing.T) {
 // TestCheckFindsForeignReader: a layer's column table is its state, and Gorgonia's
 // own operators may write over what they read.
 func TestCheckFindsForeignReader(t *testing.T) {
-	build := func(s *op.State) (g *gorgonia.ExprGraph, columns *gorgonia.Node) {
+	build := func(s *exec.State) (g *gorgonia.ExprGraph, columns *gorgonia.Node) {
 		g = gorgonia.NewGraph()
 		scores := input(g, "scores", dense(make([]float32, 4), 1, 1, 1, 4))
-		return g, must(op.Apply(must(op.NewGroupTopK("o", 4, op.AttentionParams{State: s}))(t), scores))(t)
+		return g, must(op.Apply(must(op.NewGroupTopK("o", 4, op.AttentionParams{}.In(s)))(t), scores))(t)
 	}
-	var step op.Step
-	g, columns := build(op.NewState("layer", &step))
+	var step exec.Step
+	g, columns := build(exec.NewState("layer", &step))
 	var v gorgonia.Value
 	gorgonia.Read(columns, &v)
 	if err := op.Check(g); err != nil {

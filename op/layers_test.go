@@ -111,7 +111,7 @@ func TestLinear(t *testing.T) {
 		w[i] = float32(math.Round(float64(w[i])*16) / 16)
 	}
 	f32 := weight(t, out, in, w)
-	want, plain := ref.Linear[float64](x, batch*n, &f32, bias), ref.Linear[float32](x, batch*n, &f32, bias)
+	want, plain := ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&f32), bias), ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&f32), bias)
 	for name, stored := range map[string]op.Weight{
 		"F32":  f32,
 		"BF16": must(op.NewWeight(out, in, op.BF16, halves(w, func(f float32) uint16 { return uint16(math.Float32bits(f) >> 16) })))(t),
@@ -122,7 +122,7 @@ func TestLinear(t *testing.T) {
 		})
 	}
 	y := run(t, must(op.NewLinear("proj", op.Projection{Weight: f32}))(t), dense(x, batch, n, in))
-	closeTo(t, float32s(y), ref.Linear[float32](x, batch*n, &f32, nil), ref.Linear[float64](x, batch*n, &f32, nil))
+	closeTo(t, float32s(y), ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&f32), nil), ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&f32), nil))
 }
 
 // TestLinearParts: projections side by side, and the residual connection behind
@@ -184,11 +184,11 @@ func TestLogits(t *testing.T) {
 	const batch, n, d, vocab = 2, 3, 4, 5
 	r := newRand(3)
 	x, w := normal(r, batch*n*d), weight(t, vocab, d, normal(r, vocab*d))
-	full := ref.Linear[float64](x, batch*n, &w, nil)
-	plain := ref.Linear[float32](x, batch*n, &w, nil)
+	full := ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&w), nil)
+	plain := ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&w), nil)
 	for _, rows := range [][]int32{{0}, {5, 0}, {-1}, {-1, 2, -1, -1, 3, 4}, {1, 1, 1}, {0, 1, 2, 3, 4, 5}} {
-		taken := run(t, op.NewTakeRows("rows"), dense(x, batch, n, d), dense(rows, len(rows)))
-		y := run(t, op.NewLogits("head", w), taken, dense(rows, len(rows)))
+		taken := run(t, op.NewGatherRows("rows"), dense(x, batch, n, d), dense(rows, len(rows)))
+		y := run(t, op.NewLMHead("head", w), taken, dense(rows, len(rows)))
 		for i, row := range rows {
 			if row < 0 {
 				sameBits(t, float32s(taken)[i*d:(i+1)*d], make([]float32, d))
@@ -198,7 +198,7 @@ func TestLogits(t *testing.T) {
 			closeTo(t, float32s(y)[i*vocab:(i+1)*vocab], plain[row*vocab:(row+1)*vocab], full[row*vocab:(row+1)*vocab])
 		}
 	}
-	_, err := op.NewTakeRows("rows").Do(dense(x, batch, n, d), dense([]int32{0, 6}, 2))
+	_, err := op.NewGatherRows("rows").Do(dense(x, batch, n, d), dense([]int32{0, 6}, 2))
 	if !errors.Is(err, op.ErrValue) || !strings.Contains(fmt.Sprint(err), "rows[1] is 6, the input has 6 rows") {
 		t.Error(err)
 	}

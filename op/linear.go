@@ -2,9 +2,9 @@ package op
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -12,44 +12,51 @@ import (
 
 // Projection is a linear map of the features of each token, x Wᵀ + bias. The weight
 // [out, in] belongs to the operator and stays in its storage type; products are of
-// the weight's precision and accumulate in float32. The bias has one element for
-// each row of the weight, or is nil.
-type Projection = kernel.Projection
-
-// Linear is one or several projections of the same features, whose outputs stand
-// side by side: x [B,N,in] -> [B,N,sum of out]. One from NewAddLinear adds them to a
-// second input of the result's shape.
-type Linear struct {
-	base
-	parts    []Projection
-	in, out  int // features
-	residual bool
+// the weight's precision and accumulate in float32.
+type Projection struct {
+	Weight Weight
+	Bias   []float32 // [Weight.Rows], or nil for none
 }
 
-// NewLinear returns the linear layer named by path. All weights have as many
-// columns.
-func NewLinear(path string, parts ...Projection) (*Linear, error) {
+func (p *Projection) spec() kernel.Projection {
+	return kernel.Projection{Weight: kernel.Matrix(p.Weight), Bias: p.Bias}
+}
+
+type linear struct {
+	base
+	spec exec.Linear
+	out  int // features
+}
+
+// NewLinear returns the linear layer named by path: the outputs of one or several
+// projections of the same features, one after the other, x [B,N,in] -> [B,N,sum of out].
+// It has no gradient.
+//
+// No projection, weights with different numbers of columns or a bias of another length
+// than its weight's rows are an ErrShape, an unknown precision is an ErrValue.
+func NewLinear(path string, parts ...Projection) (gorgonia.Op, error) {
 	return newLinear("Linear", path, parts, float3)
 }
 
-// NewAddLinear returns the linear layer named by path with the residual connection
-// behind it: x [B,N,in], residual [B,N,sum of out] -> residual + Linear of x.
-func NewAddLinear(path string, parts ...Projection) (*Linear, error) {
+// NewAddLinear is NewLinear with the residual connection that follows it:
+// x [B,N,in], residual [B,N,sum of out] -> residual + Linear of x.
+func NewAddLinear(path string, parts ...Projection) (gorgonia.Op, error) {
 	return newLinear("AddLinear", path, parts, float3, float3)
 }
 
-func newLinear(kind, path string, parts []Projection, in ...hm.Type) (*Linear, error) {
+func newLinear(kind, path string, parts []Projection, in ...hm.Type) (gorgonia.Op, error) {
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("op: %s %q: %w: no projection", kind, path, ErrShape)
 	}
-	o := &Linear{parts: slices.Clone(parts), in: parts[0].Weight.Cols, residual: len(in) == 2}
+	o := &linear{spec: exec.Linear{Residual: len(in) == 2}}
 	var params []any
 	for i := range parts {
 		p := &parts[i]
-		if err := checkProjection(p, o.in); err != nil {
+		if err := checkProjection(p, parts[0].Weight.Cols); err != nil {
 			return nil, fmt.Errorf("op: %s %q: projection %d: %w", kind, path, i, err)
 		}
 		params = append(params, projectionParams(p)...)
+		o.spec.Parts = append(o.spec.Parts, p.spec())
 		o.out += p.Weight.Rows
 	}
 	o.base = newBase(kind, path, in, float3, params...)
@@ -77,29 +84,31 @@ func projectionParams(p *Projection) []any {
 }
 
 // checkFeatures checks that x [B,N,in] has the features that a weight takes.
-func checkFeatures(o fmt.Stringer, x tensor.Shape, w *Weight) error {
+func checkFeatures(o fmt.Stringer, x tensor.Shape, w *kernel.Matrix) error {
 	if x[2] != w.Cols {
 		return fmt.Errorf("%s: %w: input %v has %d features, weight [%d %d] takes %d", o, ErrShape, x, x[2], w.Rows, w.Cols, w.Cols)
 	}
 	return nil
 }
 
-func (o *Linear) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *linear) Spec() any { return o.spec }
+
+func (o *linear) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFeatures(o, s[0], &o.parts[0].Weight); err != nil {
+	if err := checkFeatures(o, s[0], &o.spec.Parts[0].Weight); err != nil {
 		return nil, err
 	}
 	out := tensor.Shape{s[0][0], s[0][1], o.out}
-	if o.residual && !sameShape(s[1], out) {
+	if o.spec.Residual && !sameShape(s[1], out) {
 		return nil, fmt.Errorf("%s: %w: residual %v and result %v differ", o, ErrShape, s[1], out)
 	}
 	return out, nil
 }
 
-func (o *Linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -110,23 +119,23 @@ func (o *Linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not in the residual's memory: products are summed on their own, so that the sum
-	// rounds to the residual's size once.
+	// The result is not in the residual's memory: products are summed on their own, so
+	// that the sum rounds to the residual's size once.
 	var residual []float32
-	if o.residual {
+	if o.spec.Residual {
 		residual = float32s(ts[1])
 	}
-	o.team().Linears(y, float32s(ts[0]), residual, s[0]*s[1], o.parts)
+	o.team().Linears(y, float32s(ts[0]), residual, s[0]*s[1], o.spec.Parts)
 	return o.finish(out)
 }
 
-func (o *Linear) mergesWith(other gorgonia.Op) bool {
-	l, ok := other.(*Linear)
-	if !ok || len(o.parts) != len(l.parts) || o.residual != l.residual {
+func (o *linear) MergesWith(other gorgonia.Op) bool {
+	l, ok := other.(*linear)
+	if !ok || len(o.spec.Parts) != len(l.spec.Parts) || o.spec.Residual != l.spec.Residual {
 		return false
 	}
-	for i := range o.parts {
-		if !sameProjection(&o.parts[i], &l.parts[i]) {
+	for i := range o.spec.Parts {
+		if !sameProjection(&o.spec.Parts[i], &l.spec.Parts[i]) {
 			return false
 		}
 	}
@@ -134,8 +143,8 @@ func (o *Linear) mergesWith(other gorgonia.Op) bool {
 }
 
 // sameProjection reports whether two operators would read the same numbers.
-func sameProjection(a, b *Projection) bool {
+func sameProjection(a, b *kernel.Projection) bool {
 	return sameWeight(&a.Weight, &b.Weight) && sameFloats(a.Bias, b.Bias)
 }
 
-var _ gorgonia.SDOp = (*Linear)(nil)
+var _ exec.Operator = (*linear)(nil)

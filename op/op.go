@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/mapped"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -47,6 +48,12 @@ func (id *identity) WriteHash(h hash.Hash) {
 	}
 }
 
+// WriteHashFor writes the identity of the operator's implementation on a device.
+func (id *identity) WriteHashFor(device string, h hash.Hash) {
+	fmt.Fprintf(h, "%s/", device)
+	id.WriteHash(h)
+}
+
 func (id *identity) Hashcode() uint32 {
 	h := fnv.New32a()
 	id.WriteHash(h)
@@ -73,6 +80,9 @@ type base struct {
 func newBase(kind, path string, in []hm.Type, out hm.Type, params ...any) base {
 	return base{identity: identity{kind, path, params}, in: in, out: out}
 }
+
+// Layer is nil: the operator belongs to no attention layer.
+func (b *base) Layer() *exec.State { return nil }
 
 func (b *base) Arity() int { return len(b.in) }
 
@@ -140,30 +150,19 @@ func recovered(o fmt.Stringer, err *error) {
 	*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
 }
 
-// checkInputs checks the number of inputs and their types, about which Gorgonia's own
+// CheckInputs checks the number of inputs and their types, about which Gorgonia's own
 // errors are those of a unification.
-func (b *base) checkInputs(in []*gorgonia.Node) error {
+func (b *base) CheckInputs(in []*gorgonia.Node) error {
 	if len(in) != len(b.in) {
 		return fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrShape, len(in), len(b.in))
 	}
 	for i, n := range in {
 		want := b.in[i].(gorgonia.TensorType)
 		if t, ok := n.Type().(gorgonia.TensorType); !ok || t.Of != want.Of {
-			return fmt.Errorf("%s: %w: input %d is %s, want %v of %d dimensions", b, ErrShape, i, Describe(n), want.Of, want.Dims)
+			return fmt.Errorf("%s: %w: input %d is %s, want %v of %d dimensions", b, ErrShape, i, exec.Describe(n), want.Of, want.Dims)
 		}
 	}
 	return nil
-}
-
-// Describe returns the type and shape of a node, for errors.
-func Describe(n *gorgonia.Node) string {
-	if n.Type() == nil {
-		return "a statement, which has no value"
-	}
-	if t, ok := n.Type().(gorgonia.TensorType); ok {
-		return fmt.Sprintf("%v of shape %v", t.Of, n.Shape())
-	}
-	return fmt.Sprintf("a scalar %v", n.Type())
 }
 
 // shapes returns the shapes of an operator's inputs after checking their ranks,
@@ -205,12 +204,12 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 		return nil, fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrValue, len(in), len(b.in))
 	}
 	ts := b.inputs[:0]
-	if b.step == nil { // nobody says that it runs once at a time
+	if b.step == nil { // it may run several times at once
 		ts = make([]*tensor.Dense, 0, len(in))
 	}
 	for i, v := range in {
 		t, ok := v.(*tensor.Dense)
-		if h, ours := v.(*held); ours {
+		if h, ours := v.(*exec.Held); ours {
 			t, ok = h.Dense, true
 		}
 		if !ok {
@@ -239,16 +238,16 @@ func uint32s(t *tensor.Dense) []uint32   { return t.Uint32s() }
 // finish returns out as the operator's result, unless the step was stopped before that
 // was complete.
 func (b *base) finish(out tensor.Tensor) (gorgonia.Value, error) {
-	if err := b.stopped(); err != nil {
+	if err := b.Stopped(); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// stopped returns an error if the step was stopped: what was computed since is not
-// to be used.
-func (b *base) stopped() error {
-	if b.step != nil && b.step.team.Stopped() {
+// Stopped returns an error wrapping ErrStopped if the context of the step is done: results
+// computed since are incomplete.
+func (b *base) Stopped() error {
+	if b.step != nil && b.step.Team().Stopped() {
 		return fmt.Errorf("%s: %w", b, ErrStopped)
 	}
 	return nil
@@ -287,8 +286,8 @@ func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error
 		}
 	}
 	defer recovered(o, &err)
-	if p, ok := o.(planned); ok {
-		if err := p.checkInputs(inputs); err != nil {
+	if p, ok := o.(exec.Operator); ok {
+		if err := p.CheckInputs(inputs); err != nil {
 			return nil, err
 		}
 	}
@@ -297,18 +296,12 @@ func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error
 	}
 	// Operators of others may be values that cannot be compared.
 	if other := n.Op(); reflect.ValueOf(o).Comparable() && other != o {
-		if m, ok := o.(merger); !ok || !m.mergesWith(Unwrap(other)) {
+		if m, ok := o.(exec.Operator); !ok || !m.MergesWith(exec.Unwrap(other)) {
 			return nil, fmt.Errorf("%s: %w with an earlier node of the same name and inputs", o, ErrMerged)
 		}
 	}
 	return n, nil
 }
 
-// merger is an operator with contents its hash cannot see.
-type merger interface {
-	// mergesWith says that running other instead makes no difference.
-	mergesWith(other gorgonia.Op) bool
-}
-
-// mergesWith holds for operators that are wholly described by their identity.
-func (b *base) mergesWith(gorgonia.Op) bool { return true }
+// MergesWith holds for operators that are wholly described by their identity.
+func (b *base) MergesWith(gorgonia.Op) bool { return true }

@@ -15,17 +15,12 @@ type place struct {
 	placement exec.Placement
 	cursor    exec.Cursor // of the run in progress
 	ws        *Workspace  // with a planned result
-	step      *Step
+	step      *exec.Step
 
 	inputs [maxInputs]*tensor.Dense // of the run in progress, under a step
-	made   [Reuse + 1]*held         // the result's tensor, by mode; making one allocates
+	made   [Reuse + 1]*exec.Held    // the result's tensor, by mode; making one allocates
 	last   *tensor.Dense            // the same with a kept result
 }
-
-// held is a tensor that is the value of a node in more than one run, or of more than
-// one node. Gorgonia's UnbindAllNonInputs clears every *tensor.Dense that is the value
-// of a node and gives it to the next that asks for a tensor. It leaves others alone.
-type held struct{ *tensor.Dense }
 
 // maxInputs is the number of inputs of attention's gradient: q, k, v, columns, padding
 // mask and the gradient of the output.
@@ -50,35 +45,25 @@ func resultBytes(r *exec.Run) int64 { return 4 * int64(r.Shape().TotalSize()) }
 
 func (p *place) setWorkspace(w *Workspace) { p.ws = w }
 
-func (p *place) bind(s *Step) { p.step = s }
+// Bind makes s compute the operator.
+func (p *place) Bind(s *exec.Step) { p.step = s }
 
-func (p *place) boundTo() *Step { return p.step }
+// BoundTo returns the step that computes the operator.
+func (p *place) BoundTo() *exec.Step { return p.step }
 
 // StepMode returns the mode of the operator's step.
 func (p *place) StepMode() (m Mode, known bool) {
 	if p.step == nil {
 		return Dense, false
 	}
-	_, m, _ = p.step.current()
+	_, m, _ = p.step.Current()
 	return m, true
-}
-
-// mode is that of the step in progress: the operator's own, or that of the attention layers
-// it is planned with.
-func (p *place) mode() Mode {
-	if m, known := p.StepMode(); known {
-		return m
-	}
-	if plan := p.placement.Plan(); plan != nil {
-		return plan.Mode()
-	}
-	return Dense
 }
 
 // findMemory finds the memory that a run was planned to take.
 func (p *place) findMemory() (err error) {
 	if p.placement.Plan() != nil {
-		p.cursor, err = p.placement.Start(p.mode())
+		p.cursor, err = p.placement.Start(exec.ModeOf(p))
 	}
 	return err
 }
@@ -86,7 +71,7 @@ func (p *place) findMemory() (err error) {
 // team computes the operator.
 func (p *place) team() *kernel.Team {
 	if p.step != nil {
-		return &p.step.team
+		return p.step.Team()
 	}
 	return new(kernel.Team)
 }
@@ -102,13 +87,20 @@ func (p *place) result(shape ...int) (tensor.Tensor, []float32, error) {
 
 // take returns the next slot of the plan as a tensor.
 func (p *place) take(kind exec.Kind, shape []int) (tensor.Tensor, []float32, error) {
-	n := tensor.Shape(shape).TotalSize()
-	slot, err := p.cursor.Next(kind, 4*int64(n))
+	data, err := p.takeMemory(kind, tensor.Shape(shape).TotalSize())
 	if err != nil {
 		return nil, nil, err
 	}
-	data := p.ws.at(p.placement.Plan(), slot, n)
 	return p.tensor(data, shape), data, nil
+}
+
+// takeMemory returns the next slot of the plan.
+func (p *place) takeMemory(kind exec.Kind, elements int) ([]float32, error) {
+	slot, err := p.cursor.Next(kind, 4*int64(elements))
+	if err != nil {
+		return nil, err
+	}
+	return p.ws.at(p.placement.Plan(), slot, elements), nil
 }
 
 // tensor returns data as the operator's result, which is one tensor for all steps of a mode.
@@ -116,15 +108,15 @@ func (p *place) tensor(data []float32, shape []int) tensor.Tensor {
 	if p.placement.KeptResult() {
 		return p.keptTensor(data, shape)
 	}
-	made := &p.made[p.mode()]
+	made := &p.made[exec.ModeOf(p)]
 	if t := *made; t == nil || !isTensorOf(t.Dense, data, shape) {
-		*made = &held{wrap(data, slices.Clone(shape)...)}
+		*made = &exec.Held{Dense: wrap(data, slices.Clone(shape)...)}
 	}
 	return *made
 }
 
 // keptTensor is tensor for a result that has one place for all runs. Its readers may expect
-// a *tensor.Dense, which is not used again after it was unbound: see held.
+// a *tensor.Dense, which is not used again after it was unbound: see exec.Held.
 func (p *place) keptTensor(data []float32, shape []int) *tensor.Dense {
 	if p.last == nil || p.placement.Node().Value() != gorgonia.Value(p.last) || !isTensorOf(p.last, data, shape) {
 		p.last = wrap(data, slices.Clone(shape)...)
@@ -163,13 +155,6 @@ func wrap(data []float32, shape ...int) *tensor.Dense {
 
 // planned is an operator of this package.
 type planned interface {
-	gorgonia.SDOp
-	exec.Planned
+	exec.Operator
 	setWorkspace(*Workspace)
-	bind(*Step)
-	boundTo() *Step
-	layer() *State
-	checkInputs(in []*gorgonia.Node) error
 }
-
-var _ gorgonia.Op = planned(nil)

@@ -4,22 +4,28 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// RoPE takes heads out of features and rotates each by its token's position:
-// x [B,N,T*Dim], positions [B,N] int32 -> [B,Count,N,Dim]. Features d and d+Dim/2 of
-// a head form a pair (the half-split of GPT-NeoX and Llama, not the interleaved
-// one), turned by position * theta^(-2d/Dim).
-type RoPE struct {
+type rope struct {
 	base
-	heads Heads
-	theta float64
+	spec exec.RoPE
 }
 
-// NewRoPE returns the rotation named by path, for heads of an even dimension.
-func NewRoPE(path string, h Heads, theta float64) (*RoPE, error) {
+// NewRoPE returns the rotary position embedding named by path (Su et al., arXiv
+// 2104.09864), which takes heads from features and rotates each by its token's position:
+//
+//	x [B,N,F], positions [B,N] int32 -> [B,Count,N,Dim]
+//
+// Features d and d+Dim/2 of a head form a pair (the half-split of GPT-NeoX and Llama, not
+// the interleaved one), turned by position * theta^(-2d/Dim). It has no gradient.
+//
+// Heads that there cannot be, or of an odd dimension, are an ErrShape; a theta that is not
+// positive is an ErrValue.
+func NewRoPE(path string, h Heads, theta float64) (gorgonia.Op, error) {
 	if err := checkHeads(h); err != nil {
 		return nil, fmt.Errorf("op: RoPE %q: %w", path, err)
 	}
@@ -29,36 +35,40 @@ func NewRoPE(path string, h Heads, theta float64) (*RoPE, error) {
 	case !(theta > 0):
 		return nil, fmt.Errorf("op: RoPE %q: %w: theta %v, want a positive number", path, ErrValue, theta)
 	}
-	return &RoPE{newBase("RoPE", path, []hm.Type{float3, int2}, float4, h.First, h.Count, h.Dim, theta), h, theta}, nil
+	b := newBase("RoPE", path, []hm.Type{float3, int2}, float4, h.First, h.Count, h.Dim, theta)
+	return &rope{b, exec.RoPE{Heads: kernel.Heads(h), Theta: theta}}, nil
 }
 
-func (o *RoPE) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *rope) Spec() any { return o.spec }
+
+func (o *rope) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
 	}
-	if err := splits(o, s[0], o.heads); err != nil {
+	h := o.spec.Heads
+	if err := checkSplit(o, s[0], h); err != nil {
 		return nil, err
 	}
 	if s[1][0] != s[0][0] || s[1][1] != s[0][1] {
 		return nil, fmt.Errorf("%s: %w: positions %v, want [%d %d] as the input %v", o, ErrShape, s[1], s[0][0], s[0][1], s[0])
 	}
-	return tensor.Shape{s[0][0], o.heads.Count, s[0][1], o.heads.Dim}, nil
+	return tensor.Shape{s[0][0], h.Count, s[0][1], h.Dim}, nil
 }
 
-func (o *RoPE) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *rope) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
-	s := ts[0].Shape()
-	out, y, err := o.result(s[0], o.heads.Count, s[1], o.heads.Dim)
+	s, h := ts[0].Shape(), o.spec.Heads
+	out, y, err := o.result(s[0], h.Count, s[1], h.Dim)
 	if err != nil {
 		return nil, err
 	}
-	o.team().RoPE(y, float32s(ts[0]), int32s(ts[1]), s[0], s[1], o.heads, o.theta)
+	o.team().RoPE(y, float32s(ts[0]), int32s(ts[1]), s[0], s[1], h, o.spec.Theta)
 	return o.finish(out)
 }
 
-var _ gorgonia.SDOp = (*RoPE)(nil)
+var _ exec.Operator = (*rope)(nil)

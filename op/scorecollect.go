@@ -1,7 +1,6 @@
 package op
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
@@ -10,8 +9,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// ScoreCollect is the first operator of PulseCol: how much attention each query
-// group pays to each key under full attention,
+type scoreCollect struct {
+	base
+	p exec.Attention
+}
+
+// NewScoreCollect returns the first operator of PulseCol, named by path: how much
+// attention each query group pays to each key under full attention,
 //
 //	scores[b,h,u,j] = mean over queries i of group u of softmax(scale * q kᵀ)[i,j]
 //
@@ -20,30 +24,28 @@ import (
 // keys score 0. SparseD's selection widens a row by the scores over the generation
 // part alone.
 //
-// With a State it works in refresh steps only, and leaves the output of full
-// attention, which it computes in the same visit, to ColumnSparseAttn; in other
-// steps its result is a placeholder of one element.
-type ScoreCollect struct {
-	base
-	p     AttentionParams
-	state *State
-}
-
-// NewScoreCollect returns the operator named by path.
-func NewScoreCollect(path string, p AttentionParams) (*ScoreCollect, error) {
+// In a controller's layer it works in refresh steps only, and computes the output of full
+// attention in the same pass, which ColumnSparseAttn returns; in other steps its result is
+// a placeholder of one element. It has no gradient. Parameters out of range are an
+// ErrValue.
+func NewScoreCollect(path string, p AttentionParams) (gorgonia.Op, error) {
 	const kind = "ScoreCollect"
-	if err := p.validate(kind, path); err != nil {
+	a, err := p.spec(kind, path)
+	if err != nil {
 		return nil, err
 	}
-	b := newBase(kind, path, p.masked(float4, float4, float4), float4, p.params()...)
-	o := &ScoreCollect{b, p, p.State}
-	if p.State != nil {
-		o.bind(p.State.step)
+	o := &scoreCollect{newBase(kind, path, withMask(&a, float4, float4, float4), float4, hashed(&a)...), a}
+	if a.State != nil {
+		o.Bind(a.State.Step())
 	}
 	return o, nil
 }
 
-func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *scoreCollect) Spec() any { return exec.ScoreCollect{Attention: o.p} }
+
+func (o *scoreCollect) Layer() *exec.State { return o.p.State }
+
+func (o *scoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -52,13 +54,13 @@ func (o *ScoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.p.checkGiven(o, sh); err != nil {
+	if err := checkGiven(o, &o.p, sh); err != nil {
 		return nil, err
 	}
-	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Len, o.p.Group), o.p.Selection.scoreWidth(sh.Len)}, nil
+	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Len, o.p.Group), o.p.Selection.ScoreWidth(sh.Len)}, nil
 }
 
-func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *scoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -68,40 +70,40 @@ func (o *ScoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var out tensor.Tensor
 	var y []float32
-	if st := o.state; st != nil {
-		mode, err := st.begin(o, &st.scored, nil)
+	st := o.p.State
+	if st != nil {
+		mode, err := st.Begin(o, exec.CollectScores)
 		if err != nil {
 			return nil, err
 		}
-		defer st.clock(mode, time.Now())
+		defer st.AddTime(mode, time.Now())
 		if mode != Refresh || o.p.Selection.Unchanging() {
-			return o.finish(st.noScores)
+			return o.finish(st.NoScores)
 		}
-		if out, y, err = o.output(ts[0].Shape()); err != nil {
+		if y, err = o.output(len(a.Q)); err != nil {
 			return nil, err
 		}
 	}
-	scores, s, err := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.scoreWidth(a.Len))
+	scores, s, err := o.result(a.Batch, a.Heads, kernel.Groups(a.Len, o.p.Group), o.p.Selection.ScoreWidth(a.Len))
 	if err != nil {
 		return nil, err
 	}
 	o.collect(s, y, &a)
-	if o.state != nil {
-		o.state.out = out
+	if st != nil {
+		st.Output = y
 	}
 	return o.finish(scores)
 }
 
 // PlanMemory asks for the scores in a refresh and, if ColumnSparseAttn's result is planned,
-// for that: it is made here and handed over.
-func (o *ScoreCollect) PlanMemory(r *exec.Run) error {
-	if st := o.state; st != nil {
+// for that: it is computed here and handed over.
+func (o *scoreCollect) PlanMemory(r *exec.Run) error {
+	if st := o.p.State; st != nil {
 		if r.Mode != Refresh || o.p.Selection.Unchanging() {
 			return nil
 		}
-		if st.sparse.placement.PlannedResult() {
+		if st.Attend.Placement().PlannedResult() {
 			if err := r.Handoff(st, 4*int64(r.Inputs()[0].Shape().TotalSize()), exec.Activations); err != nil {
 				return err
 			}
@@ -113,32 +115,22 @@ func (o *ScoreCollect) PlanMemory(r *exec.Run) error {
 	return r.ResultOf(exec.Scores, resultBytes(r))
 }
 
-// output returns the tensor for the output of full attention, of the queries' shape.
-func (o *ScoreCollect) output(shape tensor.Shape) (tensor.Tensor, []float32, error) {
-	attend := o.state.sparse
-	if !attend.placement.PlannedResult() {
-		y := make([]float32, shape.TotalSize())
-		return wrap(y, slices.Clone(shape)...), y, nil
+// output returns memory for the output of full attention.
+func (o *scoreCollect) output(elements int) ([]float32, error) {
+	if !o.p.State.Attend.Placement().PlannedResult() {
+		return make([]float32, elements), nil
 	}
-	slot, err := o.cursor.Next(exec.KindHandoff, 4*int64(shape.TotalSize()))
-	if err != nil {
-		return nil, nil, err
-	}
-	y := o.ws.at(o.placement.Plan(), slot, shape.TotalSize())
-	if attend.placement.KeptResult() { // which this is copied to
-		return &held{wrap(y, slices.Clone(shape)...)}, y, nil
-	}
-	return attend.tensor(y, shape), y, nil
+	return o.takeMemory(exec.KindHandoff, elements)
 }
 
 // collect fills scores and, if y is not nil, the output of full attention.
-func (o *ScoreCollect) collect(scores, y []float32, a *kernel.Operands) {
+func (o *scoreCollect) collect(scores, y []float32, a *kernel.Operands) {
 	sel := o.p.Selection
 	ranked := *a
 	if sel.ScoreScale != 0 {
 		ranked.Scale = float32(sel.ScoreScale)
 	}
-	n, width := a.Len, sel.scoreWidth(a.Len)
+	n, width := a.Len, sel.ScoreWidth(a.Len)
 	switch {
 	case y != nil && width == n && ranked.Scale == a.Scale:
 		o.team().DenseScores(y, scores, a, o.p.Group)
@@ -150,15 +142,15 @@ func (o *ScoreCollect) collect(scores, y []float32, a *kernel.Operands) {
 		o.team().Scores(scores, n, &ranked, o.p.Group, 0)
 		return
 	}
-	// SparseD: two softmaxes, side by side in each row.
+	// SparseD: each row holds the results of two softmaxes.
 	gen := width - n
 	o.team().Scores(scores[:len(scores)-gen], width, &ranked, o.p.Group, 0)
 	o.team().Scores(scores[n:], width, &ranked, o.p.Group, n-gen)
 }
 
-func (o *ScoreCollect) mergesWith(other gorgonia.Op) bool {
-	s, ok := other.(*ScoreCollect)
-	return ok && s.state == o.state
+func (o *scoreCollect) MergesWith(other gorgonia.Op) bool {
+	s, ok := other.(*scoreCollect)
+	return ok && s.p.State == o.p.State
 }
 
-var _ gorgonia.SDOp = (*ScoreCollect)(nil)
+var _ exec.Operator = (*scoreCollect)(nil)

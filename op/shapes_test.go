@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -42,11 +43,11 @@ func TestConstructorErrors(t *testing.T) {
 		"score scale NaN":                       selection(op.Selection{Kind: op.SelectSparseD, Block: 2, ScoreScale: nan}),
 		"score scale -1":                        selection(op.Selection{Kind: op.SelectSparseD, Block: 2, ScoreScale: -1}),
 		"group of 4 queries must be its block of 2": attention(op.AttentionParams{Group: 4, Selection: op.Selection{Kind: op.SelectSparseD, Block: 2}}),
-		"reach -1":                         selection(op.Selection{Kind: op.SelectStatic, Reach: -1}),
-		"sink fraction 1.5":                selection(op.Selection{Kind: op.SelectStatic, SinkFraction: 1.5}),
-		"sink fraction NaN":                selection(op.Selection{Kind: op.SelectStatic, SinkFraction: nan}),
-		"a static selection needs a State": selection(op.Selection{Kind: op.SelectStatic}),
-		"a fixed selection needs a State with columns that are given": attention(op.AttentionParams{Selection: op.Selection{Kind: op.SelectFixed}, State: op.NewState("layer", new(op.Step))}),
+		"reach -1":                              selection(op.Selection{Kind: op.SelectStatic, Reach: -1}),
+		"sink fraction 1.5":                     selection(op.Selection{Kind: op.SelectStatic, SinkFraction: 1.5}),
+		"sink fraction NaN":                     selection(op.Selection{Kind: op.SelectStatic, SinkFraction: nan}),
+		"a static selection needs a controller": selection(op.Selection{Kind: op.SelectStatic}),
+		"a fixed selection needs a controller with columns that are given": attention(op.AttentionParams{Selection: op.Selection{Kind: op.SelectFixed}}.In(exec.NewState("layer", new(exec.Step)))),
 		"0 tokens":                           err(op.NewGroupTopK("layer", 0, op.AttentionParams{})),
 		"scale -2":                           err(op.NewDenseAttn("layer", -2, false)),
 		"bias has 3 elements, weight 2 rows": err(op.NewLinear("layer", op.Projection{Weight: w, Bias: make([]float32, 3)})),
@@ -140,14 +141,14 @@ func TestShapeErrors(t *testing.T) {
 		{op.NewAdd("a"), nil, [][]int{{2, 3, 6}, {3, 2, 6}}, "differ"},
 		{op.NewEmbed("a", w), map[int]string{0: "int32"}, [][]int{{2, 3}}, ""},
 		{op.NewEmbed("b", w), nil, [][]int{{2, 3}}, "Embed"},
-		{op.NewTakeRows("a"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5}}, ""},
-		{op.NewTakeRows("b"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5, 1}}, "TakeRows"},
-		{op.NewTakeRows("c"), nil, [][]int{{2, 3, 4}, {5}}, "TakeRows"},
-		{op.NewLogits("a", w), map[int]string{1: "int32"}, [][]int{{1, 6, 5}, {6}}, "has 5 features, weight [5 4] takes 4"},
-		{op.NewLogits("b", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6, 1}}, "Logits"},
-		{op.NewLogits("c", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6}}, ""},
-		{op.NewLogits("d", w), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {6}}, "want [1 6 4] for the 6 rows taken"},
-		{op.NewLogits("e", w), map[int]string{1: "int32"}, [][]int{{1, 5, 4}, {6}}, "want [1 6 4] for the 6 rows taken"},
+		{op.NewGatherRows("a"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5}}, ""},
+		{op.NewGatherRows("b"), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {5, 1}}, "GatherRows"},
+		{op.NewGatherRows("c"), nil, [][]int{{2, 3, 4}, {5}}, "GatherRows"},
+		{op.NewLMHead("a", w), map[int]string{1: "int32"}, [][]int{{1, 6, 5}, {6}}, "has 5 features, weight [5 4] takes 4"},
+		{op.NewLMHead("b", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6, 1}}, "LMHead"},
+		{op.NewLMHead("c", w), map[int]string{1: "int32"}, [][]int{{1, 6, 4}, {6}}, ""},
+		{op.NewLMHead("d", w), map[int]string{1: "int32"}, [][]int{{2, 3, 4}, {6}}, "want [1 6 4] for the 6 selected rows"},
+		{op.NewLMHead("e", w), map[int]string{1: "int32"}, [][]int{{1, 5, 4}, {6}}, "want [1 6 4] for the 6 selected rows"},
 	} {
 		g := gorgonia.NewGraph()
 		var in []*gorgonia.Node

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/op"
@@ -17,21 +18,21 @@ import (
 
 // layer is the three operators of one attention layer, called by hand.
 type layer struct {
-	step    op.Step
-	state   *op.State
-	collect *op.ScoreCollect
-	choose  *op.GroupTopK
-	attend  *op.ColumnSparseAttn
+	step    exec.Step
+	state   *exec.State
+	collect gorgonia.Op
+	topK    gorgonia.Op
+	attend  gorgonia.Op
 	masked  bool
 }
 
 func newLayer(t *testing.T, n int, p op.AttentionParams) *layer {
 	t.Helper()
 	l := &layer{masked: p.Masked}
-	l.state = op.NewState("layer", &l.step)
-	p.State = l.state
+	l.state = exec.NewState("layer", &l.step)
+	p = p.In(l.state)
 	l.collect = must(op.NewScoreCollect("layer", p))(t)
-	l.choose = must(op.NewGroupTopK("layer", n, p))(t)
+	l.topK = must(op.NewGroupTopK("layer", n, p))(t)
 	l.attend = must(op.NewColumnSparseAttn("layer", p))(t)
 	return l
 }
@@ -51,7 +52,7 @@ func (l *layer) do(m op.Mode, a *kernel.Operands) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
-	columns, err := l.choose.Do(append([]gorgonia.Value{scores}, mask...)...)
+	columns, err := l.topK.Do(append([]gorgonia.Value{scores}, mask...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func TestStepOrder(t *testing.T) {
 	scores, columns := dense(make([]float32, 8), 1, 1, 2, 4), dense(make([]uint32, 2), 1, 1, 2, 1)
 	calls := map[string]func() error{
 		"ScoreCollect":     func() error { _, err := l.collect.Do(q, k, v); return err },
-		"GroupTopK":        func() error { _, err := l.choose.Do(scores); return err },
+		"GroupTopK":        func() error { _, err := l.topK.Do(scores); return err },
 		"ColumnSparseAttn": func() error { _, err := l.attend.Do(q, k, v, columns); return err },
 	}
 	for name, call := range calls {
@@ -205,7 +206,7 @@ func TestLayerStats(t *testing.T) {
 		one.K[i*n+i] = 1
 	}
 	l := newLayer(t, n, op.AttentionParams{Group: 3, Scale: 1, Selection: op.Selection{Sparsity: 0.5}})
-	refresh := func(first, last [n]float32) op.LayerStats { // logits of the first three queries and of the last
+	refresh := func(first, last [n]float32) exec.LayerStats { // logits of the first three queries and of the last
 		t.Helper()
 		one.Q = append(append(append(append([]float32{}, first[:]...), first[:]...), first[:]...), last[:]...)
 		if _, err := l.do(op.Refresh, one); err != nil {
@@ -272,23 +273,23 @@ func TestChurnOfUnequalSets(t *testing.T) {
 
 // deviceMemory is a layer's memory on a device that can fail.
 type deviceMemory struct {
-	op.Memory
+	exec.DeviceState
 	density, churn float64
 	err            error
 	asked          int
 }
 
-func (m *deviceMemory) Shares() (density, churn float64, err error) {
+func (m *deviceMemory) DensityAndChurn() (density, churn float64, err error) {
 	m.asked++
 	return m.density, m.churn, m.err
 }
 func (m *deviceMemory) Drop()       {}
 func (m *deviceMemory) Free() error { return nil }
 
-// TestStatsOfTwins: the memory of twins is asked once for a refresh, when somebody asks
-// for the stats or it goes; what it does not say leaves the stats as they were.
-func TestStatsOfTwins(t *testing.T) {
-	s := op.NewState("layer", new(op.Step))
+// TestStatsOfDevice: the counts of a device are read once for a refresh, when the stats
+// are read or the device goes; counts that it does not return leave the stats as they were.
+func TestStatsOfDevice(t *testing.T) {
+	s := exec.NewState("layer", new(exec.Step))
 	check := func(what string, refreshes int, density, churn float64) {
 		t.Helper()
 		if got := s.Stats(); got.Refreshes != refreshes || got.Density != density || got.Churn != churn {
@@ -296,11 +297,11 @@ func TestStatsOfTwins(t *testing.T) {
 		}
 	}
 	m := &deviceMemory{density: 0.5, churn: 1}
-	s.SetMemory(m, 8)
+	s.SetDevice(m, 8)
 	refresh := func() {
 		replaced := s.Built()
-		s.Rebuilding()
-		s.Rebuilt(replaced)
+		s.BeginRefresh()
+		s.CommitRefresh(replaced)
 	}
 	refresh()
 	if m.asked != 0 {
@@ -320,10 +321,10 @@ func TestStatsOfTwins(t *testing.T) {
 	refresh()
 	check("of which nothing is known", 4, 0.25, 0.75)
 	m.err = nil
-	s.SetMemory(&deviceMemory{density: 0.125}, 8)
+	s.SetDevice(&deviceMemory{density: 0.125}, 8)
 	check("other memory", 4, 1, 0)
 	refresh()
-	s.Rebuilding() // and an error
+	s.BeginRefresh() // and an error
 	check("a refresh that failed", 5, 1, 0)
 	refresh()
 	if err := s.Free(); err != nil {
@@ -367,14 +368,14 @@ func TestGraphInput(t *testing.T) {
 	twice := op.NewAdd("twice")
 	must(op.Apply(twice, x, x))(t)
 	must(op.Apply(twice, sum, x))(t)
-	step := new(op.Step)
+	step := new(exec.Step)
 	step.Bind(g)
 	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(o gorgonia.Op, i int, want *gorgonia.Node, wantNumber uint64) {
 		t.Helper()
-		got, of, number := o.(op.Operator).GraphInput(i)
+		got, of, number := exec.StepInput(o.(exec.Operator), i)
 		if got != want || number != wantNumber || (want != nil) != (of == step) {
 			t.Errorf("%v, input %d: %v in step %d, want %v in step %d", o, i, got, number, want, wantNumber)
 		}

@@ -4,21 +4,25 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// SwiGLU is silu(gate of x) * up of x, element by element, for two projections and
-// silu(x) = x / (1 + exp(-x)) (Shazeer, "GLU Variants Improve Transformer"):
-// x [B,N,in] -> [B,N,out]. What the projections give takes no room of the graph.
-type SwiGLU struct {
+type swiGLU struct {
 	base
-	gate, up Projection
+	spec exec.SwiGLU
 }
 
-// NewSwiGLU returns the gated layer named by path. The weights of gate and up have
-// one shape.
-func NewSwiGLU(path string, gate, up Projection) (*SwiGLU, error) {
+// NewSwiGLU returns the gated layer named by path,
+//
+//	y = silu(gate of x) * up of x with silu(z) = z / (1 + exp(-z))
+//
+// element by element (Shazeer, "GLU Variants Improve Transformer", arXiv 2002.05202):
+// x [B,N,in] -> [B,N,out]. The outputs of the two projections are in no memory of the
+// graph. It has no gradient. Weights of different shapes, or a bias of another length, are
+// an ErrShape, an unknown precision is an ErrValue.
+func NewSwiGLU(path string, gate, up Projection) (gorgonia.Op, error) {
 	for i, p := range []*Projection{&gate, &up} {
 		if err := checkProjection(p, gate.Weight.Cols); err != nil {
 			return nil, fmt.Errorf("op: SwiGLU %q: %s: %w", path, []string{"gate", "up"}[i], err)
@@ -28,38 +32,40 @@ func NewSwiGLU(path string, gate, up Projection) (*SwiGLU, error) {
 		return nil, fmt.Errorf("op: SwiGLU %q: %w: gate has %d outputs, up %d", path, ErrShape, gate.Weight.Rows, up.Weight.Rows)
 	}
 	params := append(projectionParams(&gate), projectionParams(&up)...)
-	return &SwiGLU{newBase("SwiGLU", path, []hm.Type{float3}, float3, params...), gate, up}, nil
+	return &swiGLU{newBase("SwiGLU", path, []hm.Type{float3}, float3, params...), exec.SwiGLU{Gate: gate.spec(), Up: up.spec()}}, nil
 }
 
-func (o *SwiGLU) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *swiGLU) Spec() any { return o.spec }
+
+func (o *swiGLU) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFeatures(o, s[0], &o.gate.Weight); err != nil {
+	if err := checkFeatures(o, s[0], &o.spec.Gate.Weight); err != nil {
 		return nil, err
 	}
-	return tensor.Shape{s[0][0], s[0][1], o.gate.Weight.Rows}, nil
+	return tensor.Shape{s[0][0], s[0][1], o.spec.Gate.Weight.Rows}, nil
 }
 
-func (o *SwiGLU) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *swiGLU) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
 		return nil, err
 	}
 	s := ts[0].Shape()
-	out, y, err := o.result(s[0], s[1], o.gate.Weight.Rows)
+	out, y, err := o.result(s[0], s[1], o.spec.Gate.Weight.Rows)
 	if err != nil {
 		return nil, err
 	}
-	o.team().SwiGLU(y, float32s(ts[0]), s[0]*s[1], o.gate, o.up)
+	o.team().SwiGLU(y, float32s(ts[0]), s[0]*s[1], o.spec.Gate, o.spec.Up)
 	return o.finish(out)
 }
 
-func (o *SwiGLU) mergesWith(other gorgonia.Op) bool {
-	g, ok := other.(*SwiGLU)
-	return ok && sameProjection(&o.gate, &g.gate) && sameProjection(&o.up, &g.up)
+func (o *swiGLU) MergesWith(other gorgonia.Op) bool {
+	g, ok := other.(*swiGLU)
+	return ok && sameProjection(&o.spec.Gate, &g.spec.Gate) && sameProjection(&o.spec.Up, &g.spec.Up)
 }
 
-var _ gorgonia.SDOp = (*SwiGLU)(nil)
+var _ exec.Operator = (*swiGLU)(nil)

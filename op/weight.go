@@ -8,32 +8,41 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// Weight is a weight matrix [Rows, Cols], row-major, in the storage type of its
-// checkpoint. Its data is read and never written, so it may be a view of a
-// mapped file. A linear layer's weight is [outputs, inputs]. Its Precision is that
-// of products with it, whatever the storage type; the zero
-// value is AutoPrecision.
-type Weight = kernel.Matrix
+// Weight is a weight matrix. A linear layer's is [outputs, inputs], an embedding's
+// [tokens, features].
+type Weight struct {
+	Rows, Cols int
+	DType      DType // of the elements in Data: F32, BF16 or F16
 
-// DType is the storage type of a Weight: F32, BF16 or F16, little-endian.
+	// Data holds the elements row by row, little-endian, in Rows*Cols times the element's
+	// size bytes. It is read and never written, so it may be a view of a mapped file.
+	Data []byte
+
+	// Precision is what the operands of products with the weight are rounded to, whatever
+	// the storage type; the zero value is AutoPrecision.
+	Precision Precision
+}
+
+// DType is the storage type of a Weight: F32, BF16 or F16.
 type DType = kernel.DType
 
 // The storage types of weights.
 const (
-	F32  = kernel.F32
-	BF16 = kernel.BF16
-	F16  = kernel.F16
+	F32  = kernel.F32  // IEEE 754 binary32
+	BF16 = kernel.BF16 // bfloat16, the upper half of a binary32
+	F16  = kernel.F16  // IEEE 754 binary16
 )
 
-// Precision is what the operands of products are rounded to.
+// Precision is what the operands of products are rounded to: AutoPrecision, Float32,
+// BFloat16 or Int16.
 type Precision = kernel.Precision
 
 // The precisions of products.
 const (
-	AutoPrecision = kernel.AutoPrecision // the device's own
-	Float32       = kernel.Float32
-	BFloat16      = kernel.BFloat16
-	Int16         = kernel.Int16
+	AutoPrecision = kernel.AutoPrecision // Float32 on the CPU, BFloat16 on GPUs
+	Float32       = kernel.Float32       // not rounded
+	BFloat16      = kernel.BFloat16      // 8 significant bits
+	Int16         = kernel.Int16         // integers with a common factor; CPU only
 )
 
 // NewWeight returns the matrix stored in data, which must hold exactly
@@ -43,7 +52,7 @@ func NewWeight(rows, cols int, t DType, data []byte) (Weight, error) {
 	if err != nil {
 		return Weight{}, fmt.Errorf("op: weight: %w", err)
 	}
-	return w, nil
+	return Weight(w), nil
 }
 
 // NewWeightFloat32 returns a matrix of float32 values, copied from v.
@@ -56,7 +65,7 @@ func NewWeightFloat32(rows, cols int, v []float32) (Weight, error) {
 }
 
 // sameWeight reports whether two operators would read the same numbers.
-func sameWeight(a, b *Weight) bool {
+func sameWeight(a, b *kernel.Matrix) bool {
 	return a.Rows == b.Rows && a.Cols == b.Cols && a.DType == b.DType &&
 		len(a.Data) == len(b.Data) && (len(a.Data) == 0 || &a.Data[0] == &b.Data[0])
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/columns"
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/models/llada"
-	"github.com/pulsecol/pulsecol/op"
 )
 
 type benchE2ECmd struct {
@@ -211,8 +211,8 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 // Every head has bits of its own to read, as after a refresh.
 func (b *e2eBench) synthetic(n, group int) pulsecol.Fixed {
 	heads := b.m.config().Heads
-	head := columns.Random(n, group, op.Selection{Sparsity: b.cmd.Sparsity}.Keep(n), *b.cmd.Shared)
-	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{{ColumnBits: op.ColumnBits{Batch: 1, Heads: heads, Len: n, Group: group, Bits: slices.Repeat(head, heads)}}}}
+	head := columns.Random(n, group, exec.Selection{Sparsity: b.cmd.Sparsity}.Keep(n), *b.cmd.Shared)
+	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{{Batch: 1, Heads: heads, Len: n, Group: group, Bits: slices.Repeat(head, heads)}}}
 }
 
 // steps measures a step in each of the modes that take turns, after those that do not
@@ -293,7 +293,7 @@ func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern 
 		d.load(done, total)
 	})
 	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p llada.Progress) {
-		cost.HeldBytes = max(cost.HeldBytes, cudaop.Held())
+		cost.HeldBytes = max(cost.HeldBytes, gpu.Held())
 		onStep(p)
 		d.step(p)
 	})

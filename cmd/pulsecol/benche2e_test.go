@@ -8,9 +8,9 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/columns"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/models/llada"
-	"github.com/pulsecol/pulsecol/op"
 )
 
 // TestSharedTables: every step of bench e2e --shared is, in every layer, on the synthetic
@@ -38,7 +38,7 @@ func TestSharedTables(t *testing.T) {
 		}
 		return seen
 	}
-	table := slices.Repeat(columns.Random(n, group, op.Selection{Sparsity: 0.8}.Keep(n), share), m.config().Heads)
+	table := slices.Repeat(columns.Random(n, group, exec.Selection{Sparsity: 0.8}.Keep(n), share), m.config().Heads)
 	for _, o := range run(6, b.synthetic(n, group)) {
 		if o.Mode != pulsecol.Reuse || !slices.Equal(o.Columns.Bits, table) {
 			t.Errorf("step %d, layer %d: a %v on another table", o.Step, o.Layer, o.Mode)

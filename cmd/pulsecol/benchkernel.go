@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/kernelbench"
 )
 
@@ -159,7 +160,7 @@ type cpuRow struct {
 
 // gpuRow is a line of results on a GPU.
 type gpuRow struct {
-	cudaop.Measurement
+	gpu.Measurement
 	FA2MS   float64 `json:"fa2_ms,omitempty"`   // PyTorch's FlashAttention-2, dense
 	CuDNNMS float64 `json:"cudnn_ms,omitempty"` // PyTorch's cuDNN attention, dense
 	origin
@@ -179,11 +180,11 @@ func (c *benchKernelCmd) cuda(w io.Writer) error {
 		report = func(r gpuRow) error { return e.Encode(r) }
 	}
 	from := newOrigin()
-	o := cudaop.MeasureOptions{
+	o := gpu.MeasureOptions{
 		Kernels: c.Op, Lens: c.Length, Heads: or(c.Heads, 0), KVHeads: or(c.KVHeads, 0), HeadDims: c.HeadDim,
 		Groups: c.GroupSize, Sparsities: c.Sparsity, Samples: or(c.Samples, 0),
 	}
-	return cudaop.Measure(o, func(m cudaop.Measurement) error {
+	return gpu.Measure(o, func(m gpu.Measurement) error {
 		r := gpuRow{Measurement: m, origin: from}
 		for kernel, to := range map[string]*float64{"fa2": &r.FA2MS, "cudnn": &r.CuDNNMS} {
 			*to = dense[baseline{kernel, m.N, m.Heads, m.HeadDim}]

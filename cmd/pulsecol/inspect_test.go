@@ -27,7 +27,7 @@ type recorder struct {
 }
 
 func (r *recorder) Observe(o pulsecol.Observation) {
-	if r.step == 0 && o.Table() != nil {
+	if r.step == 0 && o.Columns != nil {
 		r.step = o.Step
 	}
 	if r.step == o.Step {

@@ -1,9 +1,6 @@
-// Package exec is what the operators of package op and their CUDA implementations
-// share and users of either need not see: how the memory of a graph is planned.
 package exec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,32 +8,6 @@ import (
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// Mode is what the attention of one denoising step does.
-type Mode uint8
-
-const (
-	Dense   Mode = iota // full attention; column tables stay as they are
-	Refresh             // full attention, and new column tables from its scores
-	Reuse               // sparse attention over the columns of the last refresh
-)
-
-const modes = int(Reuse) + 1
-
-func (m Mode) String() string {
-	switch m {
-	case Dense:
-		return "dense"
-	case Refresh:
-		return "refresh"
-	case Reuse:
-		return "reuse"
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
-}
-
-// ErrPlan is wrapped by errors about a plan that does not hold for a run.
-var ErrPlan = errors.New("memory plan")
 
 // Planned is an operator whose memory is planned with its graph.
 type Planned interface {

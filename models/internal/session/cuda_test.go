@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
@@ -169,7 +170,7 @@ func TestChoosing(t *testing.T) {
 			}
 		})
 	}
-	if held := cudaop.Held(); held != 0 {
+	if held := gpu.Held(); held != 0 {
 		t.Errorf("%d bytes held after all sessions closed", held)
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/cudaop"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -41,7 +42,7 @@ func PredictMemory(build Builder, s Shape, cfg pulsecol.Config) (Memory, error) 
 	if err := ws.Plan(g, ctl.Modes(), m.Logits); err != nil {
 		return Memory{}, err
 	}
-	if op.IsTwin(m.Logits.Op()) {
+	if _, onGPU := m.Logits.Op().(exec.DeviceOp); onGPU {
 		need, err := cudaop.PlanMemory(g, ctl.Modes())
 		return Memory{Workspace: 4 * int64(m.Logits.Shape().TotalSize()), GPU: need}, err
 	}

@@ -1,4 +1,4 @@
-package op
+package exec
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestKeep(t *testing.T) {
 		{1e-9, 10, 9},
 		{0.5, 0, 1}, // nothing but padding: the kernel finds no key to keep
 	} {
-		if got := (Selection{Sparsity: c.sparsity}).keep(c.n); got != c.want {
+		if got := (Selection{Sparsity: c.sparsity}).Keep(c.n); got != c.want {
 			t.Errorf("sparsity %v of %d keys keeps %d, want %d", c.sparsity, c.n, got, c.want)
 		}
 	}
@@ -44,15 +44,15 @@ func TestSparseDQuotas(t *testing.T) {
 	} {
 		s := Selection{Kind: SelectSparseD, Sparsity: 1 - c.kept, Block: c.block, Generation: c.generation}
 		blocks := kernel.Groups(c.n, c.block)
-		last := s.generationBlock(c.n)
-		if got := [3]int{s.quota(blocks), last, s.quota(blocks - last)}; got != [3]int{c.quota, c.last, c.genPart} {
+		last := s.GenerationBlock(c.n)
+		if got := [3]int{s.Quota(blocks), last, s.Quota(blocks - last)}; got != [3]int{c.quota, c.last, c.genPart} {
 			t.Errorf("%+v: quota, first generated block and its quota are %v", c, got)
 		}
-		if got, want := s.scoreWidth(c.n), c.n+c.n-last*c.block; got != want {
+		if got, want := s.ScoreWidth(c.n), c.n+c.n-last*c.block; got != want {
 			t.Errorf("%+v: %d scores in a row, want %d", c, got, want)
 		}
 	}
-	if got := (Selection{Kind: SelectSparseD}).quota(4); got != 4 {
+	if got := (Selection{Kind: SelectSparseD}).Quota(4); got != 4 {
 		t.Errorf("with everything kept the quota of 4 blocks is %d, want 4", got)
 	}
 }
@@ -68,7 +68,7 @@ func TestGenerationBlock(t *testing.T) {
 					want++
 				}
 				s := Selection{Kind: SelectSparseD, Block: block, Generation: generation}
-				if got := s.generationBlock(n); got != want {
+				if got := s.GenerationBlock(n); got != want {
 					t.Fatalf("n %d, block %d, generation %d: %d, want %d", n, block, generation, got, want)
 				}
 			}
@@ -84,7 +84,7 @@ func TestStaticTable(t *testing.T) {
 			for _, reach := range []int{0, 1, 10, 1000} {
 				for _, fraction := range []float64{0, 0.1, 0.5, 1} {
 					s := Selection{Kind: SelectStatic, Reach: reach, SinkFraction: fraction}
-					sinks := s.sinks(n)
+					sinks := s.Sinks(n)
 					keeps := func(i, j int) bool { return max(i-j, j-i) <= reach || j < sinks }
 					words := make([]uint32, kernel.Groups(n, group)*kernel.Words(n))
 					for i := range words {
@@ -121,7 +121,7 @@ func TestSinks(t *testing.T) {
 		fraction float64
 		n, want  int
 	}{{0, 5, 0}, {0.1, 5, 1}, {0.1, 10, 1}, {0.1, 30, 3}, {0.1, 31, 4}, {0.7, 10, 7}, {1, 5, 5}} {
-		if got := (Selection{SinkFraction: c.fraction}).sinks(c.n); got != c.want {
+		if got := (Selection{SinkFraction: c.fraction}).Sinks(c.n); got != c.want {
 			t.Errorf("%v of %d: %d sinks, want %d", c.fraction, c.n, got, c.want)
 		}
 	}

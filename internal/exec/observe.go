@@ -1,4 +1,4 @@
-package op
+package exec
 
 import "github.com/pulsecol/pulsecol/internal/kernel"
 
@@ -26,8 +26,8 @@ type Observation struct {
 // LayerStats.Seconds; a panic of f is an error of the step.
 func (s *State) Observe(f func(Observation)) { s.observer = f }
 
-// observed reports a step of attention on a to the observer, if there is one.
-func (s *State) observed(m Mode, a *kernel.Operands) {
+// Observed reports a step of attention on a to the observer, if there is one.
+func (s *State) Observed(m Mode, a *kernel.Operands) {
 	if s.observer == nil {
 		return
 	}

@@ -4,25 +4,28 @@ import (
 	"fmt"
 
 	"github.com/chewxy/hm"
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// TakeRows takes the tokens that are wanted out of a batch:
+type gatherRows struct{ base }
+
+// NewGatherRows returns the selection of tokens from a batch, named by path:
 // x [B,N,D], rows [R] int32 -> [1,R,D]. Entry r of rows is b*N+i for token i of
 // batch row b, or negative for none, which gives zeros. An entry from B*N on is an
-// error of the run.
+// ErrValue of the run.
 //
-// A sampler reads few rows of a long sequence. What a model computes token by token
-// behind its last attention it may compute for these alone: that is exact.
-type TakeRows struct{ base }
-
-// NewTakeRows returns the choice of rows named by path.
-func NewTakeRows(path string) *TakeRows {
-	return &TakeRows{newBase("TakeRows", path, []hm.Type{float3, int1}, float3)}
+// A sampler reads few rows of a long sequence. What a model computes token by token after
+// its last attention it may compute for these alone, with the same results. It has no
+// gradient.
+func NewGatherRows(path string) gorgonia.Op {
+	return &gatherRows{newBase("GatherRows", path, []hm.Type{float3, int1}, float3)}
 }
 
-func (o *TakeRows) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *gatherRows) Spec() any { return exec.GatherRows{} }
+
+func (o *gatherRows) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.shapes(ds)
 	if err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func (o *TakeRows) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return tensor.Shape{1, s[1][0], s[0][2]}, nil
 }
 
-func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
+func (o *gatherRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	defer recovered(o, &err)
 	ts, err := o.start(in)
 	if err != nil {
@@ -58,4 +61,4 @@ func (o *TakeRows) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	return o.finish(out)
 }
 
-var _ gorgonia.SDOp = (*TakeRows)(nil)
+var _ exec.Operator = (*gatherRows)(nil)

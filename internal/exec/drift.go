@@ -1,13 +1,12 @@
-package op
+package exec
 
 import "github.com/pulsecol/pulsecol/internal/kernel"
 
-// drift is how far attention has moved away from a layer's columns since they
-// were chosen. Reuse steps measure, for one query of each group, the share of
-// full attention that falls on the columns. The first of them is the baseline,
-// and not the refresh: the step after a refresh is the first with sparse
-// attention in the layers before, which moves attention by itself and which no
-// refresh would undo.
+// drift is how far attention has moved away from a layer's columns since their refresh.
+// Reuse steps measure, for one query of each group, the share of full attention that
+// falls on the columns. The baseline is the first of them and not the refresh: the step
+// after a refresh is the first with sparse attention in the earlier layers, which moves
+// attention by itself and which no refresh would undo.
 type drift struct {
 	measured  bool      // there is a baseline
 	base, now []float32 // [B,H,U] kept share, in the first reuse step and in the latest
@@ -26,6 +25,13 @@ func (s *State) Drift() []float32 {
 		return nil
 	}
 	return s.drift.lost
+}
+
+// MeasureDrift follows one step of attention on a, if Watch was called.
+func (s *State) MeasureDrift(team *kernel.Team, m Mode, a *kernel.Operands) {
+	if s.drift != nil && s.built {
+		s.drift.measure(team, m, a, &s.table)
+	}
 }
 
 // measure follows one step over the operands a with the table t.

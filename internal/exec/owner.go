@@ -1,4 +1,4 @@
-package op
+package exec
 
 import (
 	"errors"
@@ -7,18 +7,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// layer returns the state of the attention layer that an operator belongs to, nil if
-// it belongs to none.
-func (b *base) layer() *State             { return nil }
-func (o *ScoreCollect) layer() *State     { return o.state }
-func (o *GroupTopK) layer() *State        { return o.state }
-func (o *ColumnSparseAttn) layer() *State { return o.state }
-func (o *attnGrad) layer() *State         { return o.p.State }
-
 // In reports whether operators of the layer are in g.
 func (s *State) In(g *gorgonia.ExprGraph) bool {
 	for _, n := range g.AllNodes() {
-		if o, ok := n.Op().(planned); ok && o.layer() == s {
+		if o, ok := n.Op().(Operator); ok && o.Layer() == s {
 			return true
 		}
 	}
@@ -40,11 +32,11 @@ func (s *Step) Owns(g *gorgonia.ExprGraph) error {
 	}
 	seen := map[*State]bool{}
 	for _, n := range g.AllNodes() {
-		o, ok := n.Op().(planned)
+		o, ok := n.Op().(Operator)
 		if !ok {
 			continue
 		}
-		switch l, step := o.layer(), o.boundTo(); {
+		switch l, step := o.Layer(), o.BoundTo(); {
 		case l != nil && l.step != s && !seen[l]:
 			seen[l] = true
 			add(l.step, fmt.Sprintf("layer %q", l.path))
@@ -62,6 +54,3 @@ func (s *Step) Owns(g *gorgonia.ExprGraph) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Release ends what Bind began: the operators may be bound to another Step.
-func (s *Step) Release() { s.bound = false }

@@ -8,59 +8,31 @@ import (
 	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
-	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// logits runs op.Logits. Rows that nobody wants cost as much as others, so that
-// the product is one.
-type logits struct {
-	weight *op.Weight
-	later  *logitsLater // nil: the logits are computed at once
-}
-
-func (r *logits) shape([]tensor.Shape) error { return nil }
-func (r *logits) ownsResult() bool           { return r.later != nil }
-
-func (r *logits) weights() ([]op.Projection, []byte) { return only(r.weight), nil }
-
-func (r *logits) run(c *call) (gorgonia.Value, error) {
-	x, err := c.operand(0)
-	if err != nil {
-		return nil, err
-	}
-	rows := c.in[1].Shape()[0]
-	if r.later != nil {
-		return r.later.run(c, x, rows)
-	}
-	v, y, err := c.result(rows, r.weight.Rows)
-	if err != nil {
-		return nil, err
-	}
-	return v, c.project(only(r.weight), y, x, 0, rows, v.Dtype())
-}
-
-// rowBytes is the size of one of the rows that w is multiplied with.
-func (c *call) rowBytes(w *op.Weight) int64 { return int64(w.Cols) * int64(c.o.dtype().Size()) }
-
-// DeferLogits implements lmhead.Deferrer for an op.Logits.
-func (o *Op) DeferLogits() func(rows int) lmhead.Logits {
-	r, ok := o.runner.(*logits)
+// DeferLogits implements lmhead.Deferrer: an LM head keeps its input rows in place of
+// computing logits in the step. Logits are computed on request, a bounded number of rows at a
+// time, and rules are applied on the GPU. The node's own value is then a placeholder. It
+// returns nil for any other operator.
+func (o *deviceOp) DeferLogits() func(rows int) lmhead.Logits {
+	head, ok := o.impl.(*lmHead)
 	if !ok {
 		return nil
 	}
-	r.later = &logitsLater{o: o, weight: r.weight}
-	return func(rows int) lmhead.Logits { return laterLogits{r.later, rows} }
+	head.deferred = &deferredLogits{o: o, weight: head.weight}
+	return func(rows int) lmhead.Logits { return stepLogits{head.deferred, rows} }
 }
 
-// logitsLater is what the logits of a step are computed from.
-type logitsLater struct {
-	o      *Op
-	weight *op.Weight // [vocab, features]
-	device *device    // of the latest step
+// deferredLogits is what the logits of a step are computed from.
+type deferredLogits struct {
+	o      *deviceOp
+	weight []kernel.Projection // [vocab, features]
+	device *device             // of the latest step
 	x      cu.DevicePtr
 	rows   int       // of x
 	host   []float32 // rows that were copied
@@ -73,27 +45,27 @@ type logitsLater struct {
 
 // The keys of the rows that are kept, and of memory for the time after a step.
 type (
-	xKey     struct{ l *logitsLater }
+	xKey     struct{ l *deferredLogits }
 	afterKey struct {
-		l *logitsLater
+		l *deferredLogits
 		i int
 	}
 )
 
 // run is the operator's: it keeps the rows x, and finds the memory for what comes after the
 // step.
-func (l *logitsLater) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, error) {
-	bytes := int64(rows) * c.rowBytes(l.weight)
+func (l *deferredLogits) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, error) {
+	bytes := int64(rows) * l.rowBytes()
 	kept, err := c.keep(xKey{l}, bytes, exec.Activations)
 	if err != nil {
 		return nil, err
 	}
-	next := logitsLater{o: l.o, weight: l.weight, device: c.device, x: kept, rows: rows, host: l.host}
+	next := deferredLogits{o: l.o, weight: l.weight, device: c.device, x: kept, rows: rows, host: l.host}
 	for i, after := range []struct {
 		at    *cu.DevicePtr
 		bytes int64
 	}{
-		{&next.y, 4 * int64(next.chunk()) * int64(l.weight.Rows)},
+		{&next.y, 4 * int64(next.chunk()) * int64(l.vocab())},
 		{&next.choices, int64(rows) * int64(unsafe.Sizeof(choice{}))},
 		{&next.workspace, blasWorkspace},
 	} {
@@ -108,15 +80,21 @@ func (l *logitsLater) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, er
 	return placeholder(), c.queue.copy(l.x, x, bytes)
 }
 
-// do calls f on the GPU of the latest step.
-func (l *logitsLater) do(f func(c *call) error) error {
+func (l *deferredLogits) vocab() int { return outputs(l.weight) }
+
+// rowBytes is the size of an input row.
+func (l *deferredLogits) rowBytes() int64 {
+	return int64(l.weight[0].Weight.Cols) * int64(l.o.dtype().Size())
+}
+
+// runOnGPU calls f on the GPU of the latest step.
+func (l *deferredLogits) runOnGPU(f func(c *call) error) error {
 	if l.device == nil {
 		return fmt.Errorf("%v: no step was run", l.o)
 	}
 	err := l.device.runOnEngine(func() error {
 		c := &call{device: l.device, o: l.o, workspace: l.workspace}
-		// The operators' results never went to the machine, so nobody has asked yet
-		// what they found wrong.
+		// The operators' results never went to the machine, so their checks were not read.
 		return errors.Join(f(c), c.finish(nil), c.checked())
 	})
 	if err != nil {
@@ -129,47 +107,47 @@ func (l *logitsLater) do(f func(c *call) error) error {
 // busy, 1,061 of LLaDA's. Tests change it.
 var logitsBytes = 512 << 20
 
-// chunk is the number of rows of logits that exist at a time. It does not depend on
-// how many are wanted, so that the same memory serves every step.
-func (l *logitsLater) chunk() int { return max(2, min(l.rows, logitsBytes/(4*l.weight.Rows))) }
+// chunk is the number of rows of logits that exist at a time. It does not depend on the
+// number of selected rows, so that the same memory serves every step.
+func (l *deferredLogits) chunk() int { return max(2, min(l.rows, logitsBytes/(4*l.vocab()))) }
 
-// productRows is what the numbers of rows that are multiplied at once are multiples of,
-// where there are as many. From step to step fewer rows are wanted, and cuBLASLt has
-// another kernel for almost every number of them, which it takes 4 ms to load; up to 128
-// rows the product takes as long as it takes to read the weight.
+// productRows divides the numbers of rows that are multiplied at once, where there are as
+// many. From step to step fewer rows are selected, and cuBLASLt has another kernel for
+// almost every number of them, which it takes 4 ms to load; up to 128 rows the product
+// takes as long as it takes to read the weight.
 const productRows = 128
 
 // compute queues the logits of count rows from each of the given ones on, to y, one
 // after the other. More rows than these may be computed, within the chunk.
-func (l *logitsLater) compute(c *call, y cu.DevicePtr, count int, from ...int) error {
+func (l *deferredLogits) compute(c *call, y cu.DevicePtr, count int, from ...int) error {
 	if len(from) == 2 && from[0]+count == from[1] { // reads the weight once
 		count, from = 2*count, from[:1]
 	}
 	for i, first := range from {
-		x, to := l.x+cu.DevicePtr(int64(first)*c.rowBytes(l.weight)), y+cu.DevicePtr(4*i*count*l.weight.Rows)
+		x, to := l.x+cu.DevicePtr(int64(first)*l.rowBytes()), y+cu.DevicePtr(4*i*count*l.vocab())
 		rows := (count + productRows - 1) / productRows * productRows
 		rows = min(rows, l.rows-first, l.chunk()-i*count) // the next product writes over what is too much
-		if err := c.project(only(l.weight), to, x, 0, rows, tensor.Float32); err != nil {
+		if err := c.project(l.weight, to, x, 0, rows, tensor.Float32); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// laterLogits are the logits of the first rows of the latest step.
-type laterLogits struct {
-	*logitsLater
-	wanted int
+// stepLogits are the logits of the first rows of the latest step.
+type stepLogits struct {
+	*deferredLogits
+	rows int
 }
 
-func (l laterLogits) Size() (rows, vocab int) { return l.wanted, l.weight.Rows }
+func (l stepLogits) Size() (rows, vocab int) { return l.rows, l.vocab() }
 
-func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
-	vocab := l.weight.Rows
+func (l stepLogits) Rows(count int, from ...int) ([][]float32, error) {
+	vocab := l.vocab()
 	if need := len(from) * count * vocab; len(l.host) < need {
 		l.host = make([]float32, need)
 	}
-	err := l.do(func(c *call) error {
+	err := l.runOnGPU(func(c *call) error {
 		most, starts := l.chunk()/len(from), make([]int, len(from))
 		for lo := 0; lo < count; lo += most {
 			n := min(most, count-lo)
@@ -198,13 +176,13 @@ func (l laterLogits) Rows(count int, from ...int) ([][]float32, error) {
 	return rows, nil
 }
 
-func (l laterLogits) ApplyRule(rule *lmhead.Rule) (out []lmhead.Choice, err error) {
-	n, most, vocab := l.wanted, l.chunk(), l.weight.Rows
+func (l stepLogits) ApplyRule(rule *lmhead.Rule) (out []lmhead.Choice, err error) {
+	n, most, vocab := l.rows, l.chunk(), l.vocab()
 	guided := rule.Guidance != 0
 	if guided {
 		n, most = n/2, most/2
 	}
-	err = l.do(func(c *call) error {
+	err = l.runOnGPU(func(c *call) error {
 		y, at := l.y, l.choices
 		for lo := 0; lo < n; lo += most {
 			count := min(most, n-lo)
@@ -215,7 +193,7 @@ func (l laterLogits) ApplyRule(rule *lmhead.Rule) (out []lmhead.Choice, err erro
 			if err := l.compute(c, y, count, from...); err != nil {
 				return err
 			}
-			if err := c.choose(y, u, at+cu.DevicePtr(uintptr(lo)*unsafe.Sizeof(choice{})), count, vocab, rule); err != nil {
+			if err := c.applyRule(y, u, at+cu.DevicePtr(uintptr(lo)*unsafe.Sizeof(choice{})), count, vocab, rule); err != nil {
 				return err
 			}
 		}
@@ -233,9 +211,9 @@ type choice struct {
 	_              int32
 }
 
-// choose queues the choices of a rule for rows of vocab logits each; u is 0 without
+// applyRule queues the choices of a rule for rows of vocab logits each; u is 0 without
 // guidance.
-func (c *call) choose(logits, u, out cu.DevicePtr, rows, vocab int, rule *lmhead.Rule) error {
+func (c *call) applyRule(logits, u, out cu.DevicePtr, rows, vocab int, rule *lmhead.Rule) error {
 	k, err := c.kernel("confidence", "confidence")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package op
+package exec
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ type ColumnBits struct {
 	Bits              []uint32 // [Batch, Heads, ceil(Len/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
 }
 
-// Validate returns an error that wraps ErrShape or ErrValue unless attention can go by
+// Validate returns an error that wraps ErrShape or ErrValue unless attention can use
 // c: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
 // key from Len on, and some group keeps a key.
 func (c *ColumnBits) Validate() error {
@@ -66,10 +66,10 @@ func (c *ColumnBits) complete() bool {
 	return have == 1
 }
 
-// fits returns an error unless c can serve attention of the shape s in groups of group
+// Fits returns an error unless c can serve attention of the shape s in groups of group
 // queries. Without a padding mask every group keeps a key. With one a group of padding
 // may keep none, and which these are a step decides.
-func (c *ColumnBits) fits(s kernel.Shape, group int, masked bool) error {
+func (c *ColumnBits) Fits(s kernel.Shape, group int, masked bool) error {
 	switch {
 	case c.Len != s.Len:
 		return fmt.Errorf("%w: columns given for %d tokens, want %d", ErrShape, c.Len, s.Len)

@@ -1,0 +1,204 @@
+//go:build cuda
+
+package cudaop
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"hash/fnv"
+
+	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// deviceOp is an operator on the GPU: an operator of package op and its CUDA implementation.
+type deviceOp struct {
+	exec.Operator
+	precision op.Precision // Float32 or BFloat16
+	impl      implementation
+}
+
+// Unwrap returns the operator of package op.
+func (o *deviceOp) Unwrap() exec.Operator { return o.Operator }
+
+// Precision returns what values between GPU operators are rounded to.
+func (o *deviceOp) Precision() op.Precision { return o.precision }
+
+// InferShape is that of the operator, and an error for sizes the GPU operators
+// cannot do.
+func (o *deviceOp) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
+	s, err := o.Operator.InferShape(ds...)
+	if err != nil {
+		return nil, err
+	}
+	in, err := gorgonia.DimSizersToShapes(ds)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: %v", o, op.ErrShape, err)
+	}
+	if err := o.impl.shape(in); err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	return s, nil
+}
+
+// CallsExtern is true if the machine is to make room for the result on the GPU.
+func (o *deviceOp) CallsExtern() bool {
+	return !o.Placement().PlannedResult() && !o.impl.ownsResult()
+}
+
+func (o *deviceOp) WriteHash(h hash.Hash) { o.WriteHashFor("cuda."+o.precision.String(), h) }
+
+func (o *deviceOp) Hashcode() uint32 {
+	h := fnv.New32a()
+	o.WriteHash(h)
+	return h.Sum32()
+}
+
+func (o *deviceOp) String() string { return "cuda." + o.Operator.String() }
+
+// Do is an error: values are on the GPU, and only CUDADo reaches them there.
+func (o *deviceOp) Do(...gorgonia.Value) (gorgonia.Value, error) {
+	return nil, fmt.Errorf("%v: %w: runs on the tape machine only", o, op.ErrNoMachine)
+}
+
+// DiffWRT claims every input, so that SymDiff is asked.
+func (o *deviceOp) DiffWRT(inputs int) []bool {
+	wrt := make([]bool, inputs)
+	for i := range wrt {
+		wrt[i] = true
+	}
+	return wrt
+}
+
+// SymDiff says that GPU operators have no gradient.
+func (o *deviceOp) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
+	return nil, fmt.Errorf("%v: %w", o, op.ErrNoGradient)
+}
+
+// DoDiff says that GPU operators have no gradient.
+func (o *deviceOp) DoDiff(gorgonia.ExecutionContext, gorgonia.Nodes, *gorgonia.Node) error {
+	return fmt.Errorf("%v: %w", o, op.ErrNoGradient)
+}
+
+// CUDADo runs the operator on the machine's GPU.
+func (o *deviceOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, prealloc gorgonia.Value, in ...gorgonia.Value) (v gorgonia.Value, err error) {
+	if err := o.Stopped(); err != nil {
+		return nil, err
+	}
+	d, err := deviceOf(extern, dev)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	c := &call{device: d, o: o, prealloc: prealloc, in: in}
+	if o.isPrivate(d, in) {
+		err = d.inContext(func() error { return c.run(false, &v) })
+	} else {
+		err = d.runOnEngine(func() error { return c.run(true, &v) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", o, err)
+	}
+	return v, nil
+}
+
+// isPrivate reports whether the operator touches no memory of the machine.
+func (o *deviceOp) isPrivate(d *device, in []gorgonia.Value) bool {
+	for i, v := range in {
+		if _, ours := v.(*deviceTensor); !ours && !(isCopied(o.Placement(), i, v) && d.hasCopy(o, i)) {
+			return false
+		}
+	}
+	return !o.CallsExtern()
+}
+
+// run runs the call's operator. queueCopies says that the machine's inputs may be read. It
+// runs in the device's context.
+func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
+	if number, mode, ok := c.o.BoundTo().Current(); ok {
+		if err := c.beginStep(number, mode); err != nil {
+			return err
+		}
+	}
+	if err := c.place(); err != nil {
+		return err
+	}
+	if err := c.copyInputs(queueCopies); err != nil {
+		return err
+	}
+	*v, err = c.o.impl.run(c)
+	return errors.Join(err, c.finish(*v))
+}
+
+// place finds the memory that the operator's run was planned to take.
+func (c *call) place() error {
+	at := c.o.Placement()
+	plan := at.Plan()
+	mode := exec.ModeOf(c.o)
+	if plan == nil {
+		in := make([]any, len(c.in))
+		for i, v := range c.in {
+			in[i] = v
+		}
+		alone, transient, err := exec.Alone(c.o, mode, in)
+		if err != nil {
+			return err
+		}
+		if err := c.grow(&c.arenas.alone, transient); err != nil {
+			return err
+		}
+		at = alone
+	}
+	cursor, err := at.Start(mode)
+	c.mode, c.source = mode, &planned{c.device, plan, cursor}
+	return err
+}
+
+// beginStep begins a step if it is not the one in progress.
+func (d *device) beginStep(number uint64, m exec.Mode) error {
+	if number == d.step {
+		return nil
+	}
+	d.step = number
+	d.checks = d.checks[:0] // of a step that has failed
+	return d.queue.restart(m)
+}
+
+// OnGPU is true: the operator takes memory of the GPU.
+func (o *deviceOp) OnGPU() bool { return true }
+
+// PlanMemory asks for the memory of one run, by going through it.
+func (o *deviceOp) PlanMemory(r *exec.Run) error {
+	c := &call{device: planner, o: o, mode: r.Mode, source: &planning{run: r}}
+	for i := range r.Arity() {
+		c.in = append(c.in, planInput(r, i))
+	}
+	if err := c.copyInputs(false); err != nil {
+		return err
+	}
+	v, err := o.impl.run(c)
+	if t, ours := v.(*deviceTensor); ours {
+		r.Note(t)
+	}
+	return err
+}
+
+// planInput is input i of an operator while its memory is planned.
+func planInput(r *exec.Run, i int) gorgonia.Value {
+	note, shape, dt := r.Input(i)
+	switch v := note.(type) {
+	case *deviceTensor:
+		return v
+	case gorgonia.Value:
+		return machineValue{v.Shape(), v.Dtype()}
+	}
+	return machineValue{shape, dt}
+}
+
+var (
+	_ exec.DeviceOp     = (*deviceOp)(nil)
+	_ gorgonia.ADOp     = (*deviceOp)(nil)
+	_ gorgonia.CUDADoer = (*deviceOp)(nil)
+)

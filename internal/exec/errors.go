@@ -1,0 +1,16 @@
+package exec
+
+import "errors"
+
+// Errors of operators, for errors.Is. Package op exports all but ErrPlan.
+var (
+	ErrShape     = errors.New("wrong shape")
+	ErrValue     = errors.New("wrong value")
+	ErrNoMachine = errors.New("ran outside the machine of its controller")
+	ErrOwner     = errors.New("belongs to another controller")
+	ErrOrder     = errors.New("ran out of order")
+	ErrStale     = errors.New("no valid column table")
+
+	// ErrPlan: a run does not take the memory that was planned for it.
+	ErrPlan = errors.New("memory plan")
+)

@@ -1,0 +1,86 @@
+package exec
+
+import (
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/tensor"
+)
+
+// Specs: what the operators of package op are made with, defaults filled in.
+
+// Attention is what the operators of an attention layer share.
+type Attention struct {
+	Group     int
+	Selection Selection
+	Scale     float64 // of q·k; 0 = 1/sqrt(head dimension)
+	Masked    bool    // the last input is a padding mask
+	Rows      bool    // ColumnSparseAttn's fifth input lists the rows whose results are read
+	Precision kernel.Precision
+	State     *State // nil = the operators are pure functions
+}
+
+type (
+	// ScoreCollect is the Spec of op.NewScoreCollect.
+	ScoreCollect struct{ Attention }
+
+	// GroupTopK is the Spec of op.NewGroupTopK.
+	GroupTopK struct {
+		Attention
+		Len int // tokens
+	}
+
+	// ColumnSparseAttn is the Spec of op.NewColumnSparseAttn.
+	ColumnSparseAttn struct{ Attention }
+
+	// DenseAttn is the Spec of op.NewDenseAttn.
+	DenseAttn struct{ Attention }
+
+	// Embed is the Spec of op.NewEmbed.
+	Embed struct{ Table kernel.Matrix }
+
+	// Linear is the Spec of op.NewLinear and op.NewAddLinear.
+	Linear struct {
+		Parts    []kernel.Projection
+		Residual bool // a second input is added
+	}
+
+	// SwiGLU is the Spec of op.NewSwiGLU.
+	SwiGLU struct{ Gate, Up kernel.Projection }
+
+	// RMSNorm is the Spec of op.NewRMSNorm.
+	RMSNorm struct {
+		Weight []float32
+		Eps    float32
+	}
+
+	// RoPE is the Spec of op.NewRoPE.
+	RoPE struct {
+		Heads kernel.Heads
+		Theta float64
+	}
+
+	// SplitHeads is the Spec of op.NewSplitHeads.
+	SplitHeads struct{ Heads kernel.Heads }
+
+	// MergeHeads is the Spec of op.NewMergeHeads.
+	MergeHeads struct{}
+
+	// GatherRows is the Spec of op.NewGatherRows.
+	GatherRows struct{}
+
+	// LMHead is the Spec of op.NewLMHead.
+	LMHead struct{ Weight kernel.Matrix } // [vocabulary, features]
+
+	// Add is the Spec of op.NewAdd.
+	Add struct{}
+)
+
+// TableBytes is the size of the column table that a result of shape s stands for.
+func (g GroupTopK) TableBytes(s tensor.Shape) int64 {
+	switch g.Selection.Kind {
+	case SelectStatic: // one row for all batch rows and heads
+		return 4 * int64(s[2]) * int64(s[3])
+	case SelectFixed: // the user's
+		return 0
+	}
+	return 4 * int64(s.TotalSize())
+}

@@ -1,0 +1,68 @@
+package exec
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/gorgonia"
+)
+
+// Step is the denoising step in progress. A controller owns it, and every layer's
+// operators read it; outside Begin and End they refuse to run. It also computes for
+// the operators of the graph that it is bound to: see Bind.
+type Step struct {
+	Name string // of the controller, for errors
+
+	last  uint64
+	now   atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
+	team  kernel.Team
+	bound bool // to a graph, and not released
+}
+
+// Limit sets the most goroutines that compute at a time; 0 means GOMAXPROCS.
+// Results do not depend on it.
+func (s *Step) Limit(workers int) { s.team.Workers = workers }
+
+// Begin starts the next step. Once ctx is done its operators fail with op.ErrStopped,
+// also in the middle of a computation.
+func (s *Step) Begin(ctx context.Context, m Mode) {
+	s.last++
+	s.team.Done = ctx.Done()
+	s.now.Store(s.last<<2 | uint64(m))
+}
+
+// End finishes the step in progress.
+func (s *Step) End() {
+	s.now.Store(0)
+	s.team.Done = nil
+}
+
+// Current returns the number and the mode of the step in progress. ok is false outside a
+// step, and of a nil Step.
+func (s *Step) Current() (number uint64, m Mode, ok bool) {
+	if s == nil {
+		return 0, Dense, false
+	}
+	v := s.now.Load()
+	return v >> 2, Mode(v & 3), v != 0
+}
+
+// Team is the worker pool of the operators that are bound to s.
+func (s *Step) Team() *kernel.Team { return &s.team }
+
+// Bind makes the operators of package op in g compute under s: on its goroutines, and
+// until the context of a step is done. They then belong to one machine, until Release,
+// and keep between runs what they would otherwise allocate. Owns says whether they may be
+// bound.
+func (s *Step) Bind(g *gorgonia.ExprGraph) {
+	s.bound = true
+	for _, n := range g.AllNodes() {
+		if o, ok := n.Op().(Operator); ok {
+			o.Bind(s)
+		}
+	}
+}
+
+// Release ends what Bind began: the operators may be bound to another Step.
+func (s *Step) Release() { s.bound = false }
