@@ -30,6 +30,26 @@ using Attention = AttentionOf<bf16>;
 
 enum Pattern { kDense, kColumns, kWindow };
 
+// QueryTile is the queries first .. limit-1 of one head that a block computes, at most COUNT of them; with BY_GROUP they
+// belong to one group. A group may have fewer tiles than the grid has blocks for it: limit <= first is an empty tile.
+template <int COUNT, bool BY_GROUP>
+struct QueryTile {
+  int group = 0, first, limit, bh;               // bh counts heads over the batch
+
+  template <class T>
+  DEVICE explicit QueryTile(const AttentionOf<T>& a) {
+    if (BY_GROUP) {
+      const int tiles = (a.group + COUNT - 1) / COUNT, groups = (a.n + a.group - 1) / a.group;
+      group = blockIdx.x / tiles % groups, bh = blockIdx.x / tiles / groups;
+      first = group * a.group + blockIdx.x % tiles * COUNT;
+      limit = min(min((group + 1) * a.group, a.n), first + COUNT);
+    } else {
+      const int tiles = (a.n + COUNT - 1) / COUNT;
+      bh = blockIdx.x / tiles, first = blockIdx.x % tiles * COUNT, limit = min(first + COUNT, a.n);
+    }
+  }
+};
+
 // KeyRange walks tile by tile over the keys that the queries first .. limit-1 attend to because of their position: those
 // from the batch row's start on and, with a window, those before `sinks` and around the queries.
 struct KeyRange {

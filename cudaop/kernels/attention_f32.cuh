@@ -95,18 +95,9 @@ DEVICE void attend(const AttentionOf<float>& a, int dim) {
   int* keys = reinterpret_cast<int*>(memory + L::kKeys);
   const int tid = threadIdx.x, x = tid % 16, y = tid / 16;
 
-  // The block's queries are first .. limit-1 of one head.
-  int group = 0, first, limit, bh;
-  if (PATTERN == kColumns) {
-    const int tiles = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
-    group = blockIdx.x / tiles % groups, bh = blockIdx.x / tiles / groups;
-    first = group * a.group + blockIdx.x % tiles * kQueries;
-    limit = min(min((group + 1) * a.group, a.n), first + kQueries);
-  } else {
-    const int tiles = (a.n + kQueries - 1) / kQueries;
-    bh = blockIdx.x / tiles, first = blockIdx.x % tiles * kQueries, limit = min(first + kQueries, a.n);
-  }
-  if (first >= limit || !a.selects(first, limit)) return;  // the last group may have fewer query tiles
+  const QueryTile<kQueries, PATTERN == kColumns> tile(a);
+  const int group = tile.group, first = tile.first, limit = tile.limit, bh = tile.bh;
+  if (first >= limit || !a.selects(first, limit)) return;
   const int batch = bh / a.heads, head = bh % a.heads;
   const long long kv = (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * dim;
   const float* q = a.q + static_cast<long long>(bh) * a.n * dim;

@@ -31,18 +31,9 @@ DEVICE void attend(const Attention& a) {
   const uint32_t base = (smem_address(memory) + 127) & ~127u;
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
 
-  // The block's queries are first .. limit-1 of one head.
-  int group = 0, first, limit, bh;
-  if (SPARSE) {
-    const int tiles = (a.group + kQueries - 1) / kQueries, groups = (a.n + a.group - 1) / a.group;
-    group = blockIdx.x / tiles % groups, bh = blockIdx.x / tiles / groups;
-    first = group * a.group + blockIdx.x % tiles * kQueries;
-    limit = min(min((group + 1) * a.group, a.n), first + kQueries);
-  } else {
-    const int tiles = (a.n + kQueries - 1) / kQueries;
-    bh = blockIdx.x / tiles, first = blockIdx.x % tiles * kQueries, limit = min(first + kQueries, a.n);
-  }
-  if (first >= limit || !a.selects(first, limit)) return;  // the last group may have fewer query tiles
+  const QueryTile<kQueries, PATTERN == kColumns> tile(a);
+  const int group = tile.group, first = tile.first, limit = tile.limit, bh = tile.bh;
+  if (first >= limit || !a.selects(first, limit)) return;
   const int batch = bh / a.heads, head = bh % a.heads;
   const long long kv = (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * D;
   const bf16* q = a.q + static_cast<long long>(bh) * a.n * D;
