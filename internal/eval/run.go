@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
 // Runner answers samples, several at once.
@@ -126,20 +128,27 @@ func parallel(ctx context.Context, n int, jobs []Job, do func(context.Context, J
 	all, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan Job)
-	var wg sync.WaitGroup
+	var wg workgroup.Group
 	var once sync.Once
 	var failed error
 	for range min(n, len(jobs)) {
 		wg.Go(func() {
+			panicked := true
+			defer func() {
+				if panicked { // then no job may be left that waits for a worker
+					cancel()
+				}
+			}()
 			for j := range next {
 				if all.Err() != nil {
-					return
+					break
 				}
 				if err := do(all, j); err != nil {
 					once.Do(func() { failed = err })
 					cancel()
 				}
 			}
+			panicked = false
 		})
 	}
 	for _, j := range jobs {

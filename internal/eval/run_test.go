@@ -190,6 +190,23 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestRunPanics: a panic of an answer is the caller's, who can recover it.
+func TestRunPanics(t *testing.T) {
+	for _, jobs := range []int{1, 3} {
+		r, _ := answering(jobs)
+		r.Answer = func(context.Context, Job) (Record, error) { panic("boom") }
+		got := func() (got any) {
+			defer func() { got = recover() }()
+			_, err := r.Run(t.Context(), jobsOf(10, full))
+			t.Errorf("%d at once: error %v and no panic", jobs, err)
+			return nil
+		}()
+		if got != "boom" {
+			t.Errorf("%d at once: a panic about %v", jobs, got)
+		}
+	}
+}
+
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, answered := answering(2)

@@ -15,10 +15,10 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
 // Attention is the queries and keys of one layer, of one sequence. Query head h
@@ -79,7 +79,7 @@ func (a *Attention) eachRow(head int, visit func(*row)) {
 		count := min(block, n-first)
 		team.Linear(scores[:count*n], a.Q[(head*n+first)*dim:][:count*dim], count, keys, nil)
 		var next atomic.Int64
-		var wg sync.WaitGroup
+		var wg workgroup.Group
 		for w := range workers {
 			wg.Go(func() {
 				r := &workers[w]

@@ -8,8 +8,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
+
+	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
 // StepInfo describes a denoising step that has just been completed.
@@ -162,24 +163,15 @@ func (g *generation) forEach(n int, f func(w *worker, i int)) {
 		g.workers = append(g.workers, newWorker(g.vocab))
 	}
 	var next atomic.Int64
-	var failure atomic.Pointer[any] // first panic
-	var wg sync.WaitGroup
+	var wg workgroup.Group
 	for _, w := range g.workers {
 		wg.Go(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					failure.CompareAndSwap(nil, &r)
-				}
-			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				f(w, i)
 			}
 		})
 	}
 	wg.Wait()
-	if r := failure.Load(); r != nil {
-		panic(*r)
-	}
 }
 
 // topByConfidence keeps, of the proposals of each batch row, as many of the surest as

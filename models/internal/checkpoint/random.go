@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
 // RandomFiles are those of a model that has a configuration and random weights:
@@ -69,7 +69,7 @@ func normals(n int, std float64, seed uint64) []byte {
 	}
 	const part = 1 << 20 // elements, a multiple of 4
 	data := make([]byte, 2*n+6)
-	var wg sync.WaitGroup
+	var wg workgroup.Group
 	for i := 0; i*part < n; i++ {
 		wg.Go(func() {
 			rng := rand.NewPCG(seed, uint64(i))
