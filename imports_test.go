@@ -38,7 +38,8 @@ func area(dir string) string {
 func allowed(from, to string) bool {
 	a, _ := layerOf(from)
 	b, ok := layerOf(to)
-	shared := area(from) == area(to) || strings.HasPrefix(from, "models/") && strings.HasPrefix(to, "models/internal/")
+	shared := area(from) == area(to) ||
+		strings.HasPrefix(from, "models/") && (to == "models" || strings.HasPrefix(to, "models/internal/"))
 	if from == "cudaop" && to == "internal/sampler" { // operators know no sampler: see internal/lmhead
 		return false
 	}
@@ -113,6 +114,7 @@ func TestImportTable(t *testing.T) {
 		{"models/llada", "models/dream", false}, {"models/llada", "models/internal/session", true},
 		{"models/internal/session", "models/llada", false}, {"models/internal/session", "models/internal/checkpoint", true},
 		{"models/internal/checkpoint", "graph", true},
+		{"models/llada", "models", true}, {"models", "models/llada", false}, {"models", "models/internal/session", false},
 		{"cmd/pulsecol", "models/dream", true}, {"models/dream", "cmd/pulsecol", false}, {"cmd/pulsecol", "cmd/pulsecol/view", true},
 		{"cudaop", "internal/lmhead", true}, {"cudaop", "internal/sampler", false}, {"op", "nowhere", false},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
@@ -52,7 +53,7 @@ func TestPlanMemory(t *testing.T) {
 				prompts[i] = prompt(c.length - i) // the shorter ones are padded
 			}
 			var held int64
-			check := func(mem llada.Memory, err error) {
+			check := func(mem models.Memory, err error) {
 				t.Helper()
 				if err != nil {
 					t.Fatal(err)
@@ -69,7 +70,7 @@ func TestPlanMemory(t *testing.T) {
 					t.Errorf("predicted %+v", mem.GPU)
 				}
 			}
-			peak := func(llada.Progress) { held = max(held, gpu.Held()) }
+			peak := func(models.Progress) { held = max(held, gpu.Held()) }
 			lo := llada.GenerateOptions{GenLength: tokens, Steps: steps, OnStep: peak}
 			must(l.GenerateBatch(t.Context(), prompts, c.cfg, lo))(t)
 			check(l.PredictMemory(c.batch, c.length, c.cfg, lo))
@@ -104,7 +105,7 @@ func TestTooLarge(t *testing.T) {
 	defer m.Close()
 	cfg := pulsecol.Config{Sparsity: 0.5, Device: pulsecol.CUDA}
 	loaded := int64(0)
-	generate := func() (*llada.Result, error) {
+	generate := func() (*models.Result, error) {
 		loaded = 0
 		return m.Generate(t.Context(), []int32{7, 8, 9, 10, 11}, cfg, llada.GenerateOptions{
 			GenLength: 64, Steps: 4, OnLoad: func(done, _ int64) { loaded = done },
@@ -173,7 +174,7 @@ func TestLoad(t *testing.T) {
 			cancel()
 		}
 	}
-	o.OnStep = func(llada.Progress) { t.Error("a step") }
+	o.OnStep = func(models.Progress) { t.Error("a step") }
 	if _, err := m.Generate(ctx, []int32{7}, cfg, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}

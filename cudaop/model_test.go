@@ -15,6 +15,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
 	"github.com/pulsecol/pulsecol/op"
@@ -80,7 +81,7 @@ func TestModels(t *testing.T) {
 // reference is a model with logits that its reference implementation gave.
 type reference struct {
 	set   string
-	build func(g *gorgonia.ExprGraph, s llada.Shape, ctl *pulsecol.Controller) (*llada.Graph, error)
+	build func(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error)
 }
 
 // logits runs one step of a model in a graph of its own.
@@ -89,7 +90,7 @@ func (r *reference) logits(t *testing.T, ids []int32, shape []int, cfg pulsecol.
 	ctl := must(pulsecol.NewController(cfg))(t)
 	g := gorgonia.NewGraph()
 	n := len(ids)
-	m := must(r.build(g, llada.Shape{Batch: shape[0], Len: shape[1], Rows: n}, ctl))(t)
+	m := must(r.build(g, models.Shape{Batch: shape[0], Len: shape[1], Rows: n}, ctl))(t)
 	positions, rows := make([]int32, n), make([]int32, n)
 	for i := range n {
 		positions[i], rows[i] = int32(i%shape[1]), int32(i)

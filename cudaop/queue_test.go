@@ -12,6 +12,7 @@ import (
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/llada"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -113,7 +114,7 @@ func TestStepFlushes(t *testing.T) {
 	ctl := must(pulsecol.NewController(pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}))(t)
 	g := gorgonia.NewGraph()
 	const n = 20
-	m := must(l.Build(g, llada.Shape{Batch: 1, Len: n, Rows: 1}, ctl))(t)
+	m := must(l.Build(g, models.Shape{Batch: 1, Len: n, Rows: 1}, ctl))(t)
 	for node, data := range map[*gorgonia.Node][]int32{m.IDs: make([]int32, n), m.Positions: make([]int32, n), m.Rows: {3}} {
 		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func TestReplays(t *testing.T) {
 	var known, graphs []int // after each step
 	var o llada.GenerateOptions
 	o.Steps, o.GenLength, o.BlockLength = 15, 15, 15
-	o.OnStep = func(p llada.Progress) {
+	o.OnStep = func(p models.Progress) {
 		k, g, never := cudaop.Replays()
 		if known, graphs = append(known, k), append(graphs, g); never > 0 {
 			t.Errorf("step %d, %v: %d segments cannot be captured", p.Step, p.Mode, never)

@@ -29,31 +29,46 @@ type Block struct {
 // positions [B,N] int32 are the tokens' positions, layer is the block's place in
 // its controller, whose precision the projections take.
 func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
-	return b.BuildRows(x, positions, nil, layer, opts...)
+	x, err := b.Attention(x, positions, nil, layer, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return b.FeedForward(x, layer)
 }
 
-// BuildRows is Build for a model's last block, of which only selected tokens are read:
-// rows [R] int32 as GatherRows takes them. The result is [1,R,D]. All tokens are attended
-// to; attention's results are computed from the first selected token to the last, unless a
-// refresh needs all, and what follows attention for the selected ones alone. With rows nil
-// it is Build.
-func (b *Block) BuildRows(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
+// Attention adds the first half of the block, h of x [B,N,D].
+//
+// With rows nil the result has x's shape. In a model's last block, rows [R] int32
+// selects tokens as in GatherRows, and the result is [1,R,D]: all tokens are attended
+// to, but attention's results are computed from the first selected token to the last
+// alone (unless a refresh needs all), and the rest for the selected ones.
+func (b *Block) Attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	own := b.in(layer)
+	x, err := own.attention(x, positions, rows, layer, opts)
+	if err != nil {
+		return nil, fmt.Errorf("graph: %s: attention: %w", b.Path, err)
+	}
+	return x, nil
+}
+
+// FeedForward adds the second half of the block, y of h [B,N,D]. The result has h's
+// shape.
+func (b *Block) FeedForward(h *gorgonia.Node, layer *pulsecol.Layer) (*gorgonia.Node, error) {
+	own := b.in(layer)
+	y, err := own.feedForward(h)
+	if err != nil {
+		return nil, fmt.Errorf("graph: %s: feed-forward: %w", b.Path, err)
+	}
+	return y, nil
+}
+
+// in returns the block with the precision of a layer.
+func (b *Block) in(layer *pulsecol.Layer) Block {
 	own := *b
 	for _, p := range []*Projection{&own.Q, &own.K, &own.V, &own.Out, &own.Gate, &own.Up, &own.Down} {
 		p.Weight.Precision = layer.Precision()
 	}
-	return own.build(x, positions, rows, layer, opts)
-}
-
-func (b *Block) build(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
-	x, err := b.attention(x, positions, rows, layer, opts)
-	if err != nil {
-		return nil, fmt.Errorf("graph: %s: attention: %w", b.Path, err)
-	}
-	if x, err = b.feedForward(x); err != nil {
-		return nil, fmt.Errorf("graph: %s: feed-forward: %w", b.Path, err)
-	}
-	return x, nil
+	return own
 }
 
 func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
@@ -63,7 +78,7 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 		{First: b.Heads + b.KVHeads, Count: b.KVHeads, Dim: b.HeadDim},
 	}
 	for i, p := range []*Projection{&b.Q, &b.K, &b.V} {
-		// One that is too wide would move the heads after it.
+		// One that is too wide would move the heads of the next.
 		if want := heads[i].Count * b.HeadDim; p.Weight.Rows != want {
 			return nil, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
 				p.Path, op.ErrShape, p.Weight.Rows, p.Weight.Cols, heads[i].Count, b.HeadDim, want)

@@ -81,7 +81,9 @@ func TestBuildRows(t *testing.T) {
 		if some {
 			rows = variable(g, "rows", wanted, len(wanted))
 		}
-		x = must(model.block(t, 1).BuildRows(x, positions, rows, ctl.Layer(1)))(t)
+		last := model.block(t, 1)
+		x = must(last.Attention(x, positions, rows, ctl.Layer(1)))(t)
+		x = must(last.FeedForward(x, ctl.Layer(1)))(t)
 		m := must(pulsecol.NewMachine(g, ctl))(t)
 		defer m.Close()
 		if err := ctl.Start(steps); err != nil {

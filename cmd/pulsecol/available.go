@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // checkMemory reports a run that needs more memory than the machine has available. A
 // run that does not fit is killed by the system, or reads its weights from the disk
 // in every step. sequences run at once, of at most so many tokens. GPUs look at their
 // own memory when they are given a graph.
-func (f *modelFlag) checkMemory(mem llada.Memory, sequences, tokens int) error {
+func (f *modelFlag) checkMemory(mem models.Memory, sequences, tokens int) error {
 	have := availableMemory(systemFiles)
 	if f.IgnoreMemory || have == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 type benchStepCmd struct {
@@ -142,7 +142,7 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	s.onLoad(d.load)
 	for _, cfg := range configs {
 		taken := map[pulsecol.Mode][]float64{}
-		res, err := s.generate(ctx, prompt, cfg, func(p llada.Progress) {
+		res, err := s.generate(ctx, prompt, cfg, func(p models.Progress) {
 			taken[p.Mode] = append(taken[p.Mode], p.Seconds)
 			d.step(p)
 		})

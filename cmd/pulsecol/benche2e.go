@@ -12,7 +12,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/gpu"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 type benchE2ECmd struct {
@@ -220,7 +220,7 @@ func (b *e2eBench) synthetic(n, group int) pulsecol.Fixed {
 func (b *e2eBench) steps(n, group int, order delayed, pattern pulsecol.Pattern, ms map[pulsecol.Mode]float64) error {
 	taken := map[pulsecol.Mode][]float64{}
 	modes := len(order.turns)
-	cost, err := b.run(n, group, order.steps+modes*(b.cmd.Warmup+b.cmd.StepsPerMode), order, pattern, func(p llada.Progress) {
+	cost, err := b.run(n, group, order.steps+modes*(b.cmd.Warmup+b.cmd.StepsPerMode), order, pattern, func(p models.Progress) {
 		if p.Step > order.steps+modes*b.cmd.Warmup {
 			taken[p.Mode] = append(taken[p.Mode], 1e3*p.Seconds)
 		}
@@ -269,7 +269,7 @@ func (b *e2eBench) config(group int, schedule pulsecol.Schedule, pattern pulseco
 }
 
 // run runs a generation.
-func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern pulsecol.Pattern, onStep func(llada.Progress)) (cost runCost, err error) {
+func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern pulsecol.Pattern, onStep func(models.Progress)) (cost runCost, err error) {
 	tokens, alg := b.cmd.tokens(), "maskgit_plus"
 	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
 	cfg := b.config(group, schedule, pattern)
@@ -292,7 +292,7 @@ func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern 
 		cost.LoadMS = 1e3 * time.Since(began).Seconds()
 		d.load(done, total)
 	})
-	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p llada.Progress) {
+	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p models.Progress) {
 		cost.HeldBytes = max(cost.HeldBytes, gpu.Held())
 		onStep(p)
 		d.step(p)
@@ -329,7 +329,7 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 	r.Mode, r.Group, r.Sparsity, r.Steps = "pulsecol", group, b.cmd.Sparsity, steps
 	r.MS, r.Refreshes = summed(steps, b.schedule(), ms)
 	var err error
-	if r.runCost, err = b.run(n, group, steps, b.schedule(), pulsecol.Columns{}, func(p llada.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
+	if r.runCost, err = b.run(n, group, steps, b.schedule(), pulsecol.Columns{}, func(p models.Progress) { r.WholeMS += 1e3 * p.Seconds }); err != nil {
 		return err
 	}
 	return b.report(r)

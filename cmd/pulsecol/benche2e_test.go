@@ -10,7 +10,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/golden"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // TestSharedTables: every step of bench e2e --shared is, in every layer, on the synthetic
@@ -30,7 +30,7 @@ func TestSharedTables(t *testing.T) {
 		cfg.Observer = &seen
 		length := tokens
 		s := m.sampler(&samplerFlags{Steps: &steps, GenLength: &length, BlockLength: &length})
-		if _, err := s.generate(context.Background(), randomTokens(n-tokens, m.config(), 0), cfg, func(llada.Progress) {}); err != nil {
+		if _, err := s.generate(context.Background(), randomTokens(n-tokens, m.config(), 0), cfg, func(models.Progress) {}); err != nil {
 			t.Fatal(err)
 		}
 		if want := steps * m.config().Layers; len(seen) != want {

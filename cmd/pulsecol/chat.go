@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
-	"github.com/pulsecol/pulsecol/models/llada"
+
+	"github.com/pulsecol/pulsecol/models"
 )
 
 type chatCmd struct {
@@ -95,8 +96,8 @@ type talk struct {
 	m        *openModel
 	s        sampler
 	stops    []int32
-	messages []llada.Message // users' and assistant's by turns
-	turns    int             // since the start, forgotten ones included
+	messages []models.Message // users' and assistant's by turns
+	turns    int              // since the start, forgotten ones included
 }
 
 func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, error) {
@@ -164,7 +165,7 @@ A message that begins with / is written with a space before it.`)
 }
 
 // prompt returns the tokens of a conversation.
-func (t *talk) prompt(messages []llada.Message) (ids []int32, err error) {
+func (t *talk) prompt(messages []models.Message) (ids []int32, err error) {
 	if t.m.embedded {
 		text := ""
 		if len(messages) > 0 {
@@ -183,7 +184,7 @@ func (t *talk) prompt(messages []llada.Message) (ids []int32, err error) {
 // fit returns the tokens of the conversation with a new message, and how many of the
 // oldest turns had to be left out. t.messages is as before.
 func (t *talk) fit(text string) (ids []int32, dropped int, err error) {
-	messages := append(slices.Clone(t.messages), llada.Message{Role: "user", Content: text})
+	messages := append(slices.Clone(t.messages), models.Message{Role: "user", Content: text})
 	for {
 		if ids, err = t.prompt(messages[2*dropped:]); err != nil {
 			return nil, 0, err
@@ -231,7 +232,7 @@ func (t *talk) say(text string) error {
 	if t.m.embedded { // it knows no conversation
 		return nil
 	}
-	t.messages = append(t.messages[2*dropped:], llada.Message{Role: "user", Content: text}, llada.Message{Role: "assistant", Content: answer})
+	t.messages = append(t.messages[2*dropped:], models.Message{Role: "user", Content: text}, models.Message{Role: "assistant", Content: answer})
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/chattemplate"
 	"github.com/pulsecol/pulsecol/internal/infile"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // chatForm is the form of a conversation.
@@ -19,25 +19,25 @@ type chatForm struct {
 const builtinForm = "builtin"
 
 // encode returns the token ids of messages, with the system message before them.
-func (f *chatForm) encode(m *openModel, messages []llada.Message) ([]int32, error) {
+func (f *chatForm) encode(m *openModel, messages []models.Message) ([]int32, error) {
 	if f.System != nil {
-		messages = append([]llada.Message{{Role: "system", Content: *f.System}}, messages...)
+		messages = append([]models.Message{{Role: "system", Content: *f.System}}, messages...)
 	}
 	if f.ChatTemplate == nil {
-		ids, err := m.encodeChat(messages)
-		if errors.Is(err, llada.ErrChatTemplate) {
+		ids, err := m.EncodeChat(messages)
+		if errors.Is(err, models.ErrChatTemplate) {
 			err = fmt.Errorf("%w (see --chat-template)", err)
 		}
 		return ids, err
 	}
 	if *f.ChatTemplate == builtinForm {
-		return m.encodeChatTemplate("", messages)
+		return m.EncodeChatTemplate("", messages)
 	}
 	source, err := readTemplate(*f.ChatTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("--chat-template: %w", err)
 	}
-	return m.encodeChatTemplate(source, messages)
+	return m.EncodeChatTemplate(source, messages)
 }
 
 func readTemplate(path string) (string, error) {

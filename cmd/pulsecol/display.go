@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // display shows a generation in progress on the standard error. Unless it is
@@ -33,7 +33,7 @@ func (d *display) load(done, total int64) {
 }
 
 // step shows the state after a denoising step.
-func (d *display) step(p llada.Progress) {
+func (d *display) step(p models.Progress) {
 	ids := p.IDs[0]
 	if len(ids) > p.Prompt { // else it only fills in the prompt
 		ids = ids[p.Prompt:]

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/eval"
 	"github.com/pulsecol/pulsecol/internal/task"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // answer runs one generation and marks it.
@@ -102,12 +102,12 @@ func (e *evaluation) prompt(t task.Task, s task.Sample) ([]int32, error) {
 		}
 		return e.model.Encode(text + asQuestion(s.Prompt) + s.Prefix)
 	}
-	var messages []llada.Message
+	var messages []models.Message
 	for _, turn := range s.History {
-		messages = append(messages, llada.Message{Role: turn.Role, Content: turn.Text})
+		messages = append(messages, models.Message{Role: turn.Role, Content: turn.Text})
 	}
-	return e.model.encodeChat(append(messages,
-		llada.Message{Role: "user", Content: s.Prompt}, llada.Message{Role: "assistant", Content: s.Prefix}))
+	return e.model.EncodeChat(append(messages,
+		models.Message{Role: "user", Content: s.Prompt}, models.Message{Role: "assistant", Content: s.Prefix}))
 }
 
 // sampler returns the model with the sampler of a task's answers.

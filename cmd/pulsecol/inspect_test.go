@@ -16,7 +16,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/inspect"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // recorder keeps the tables that a method has in its own generation, after its
@@ -60,14 +60,14 @@ func TestInspectedTables(t *testing.T) {
 				var own recorder
 				cfg := method.Config
 				cfg.Observer = &own
-				if _, err := s.generate(context.Background(), prompt, cfg, func(llada.Progress) {}); err != nil {
+				if _, err := s.generate(context.Background(), prompt, cfg, func(models.Progress) {}); err != nil {
 					t.Fatal(err)
 				}
 				in := &inspector{methods: methods[i : i+1], layers: m.config().Layers}
 				defer in.close()
 				ctx, cancel := context.WithCancel(context.Background())
 				in.stop = cancel
-				_, err := s.generate(ctx, prompt, pulsecol.Config{Device: pulsecol.CPU, Observer: in}, func(p llada.Progress) {
+				_, err := s.generate(ctx, prompt, pulsecol.Config{Device: pulsecol.CPU, Observer: in}, func(p models.Progress) {
 					if p.Step == own.step { // the tables are those of the first choice
 						cancel()
 					}

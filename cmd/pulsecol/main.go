@@ -24,7 +24,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/task"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 type cli struct {
@@ -96,7 +96,7 @@ func run(args []string, std stdio) (status int) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		status, err = exitInterrupted, errors.New("interrupted")
-	case errors.As(err, &usage), errors.Is(err, pulsecol.ErrConfig), errors.Is(err, llada.ErrRequest):
+	case errors.As(err, &usage), errors.Is(err, pulsecol.ErrConfig), errors.Is(err, models.ErrRequest):
 		status = exitUsage
 	}
 	report(std.err, err)

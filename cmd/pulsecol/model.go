@@ -13,6 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
@@ -21,6 +22,8 @@ import (
 type model interface {
 	Encode(text string) ([]int32, error)
 	Decode(ids []int32) (string, error)
+	EncodeChat(messages []models.Message) ([]int32, error)                        // in the model's own form
+	EncodeChatTemplate(source string, messages []models.Message) ([]int32, error) // "" is the form of the published models
 	Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error)
 	Close() error
 
@@ -28,13 +31,11 @@ type model interface {
 	config() architecture
 	refreshes() int // of a generation, as the paper chose them for the model
 	parameters() int64
-	encodeChat(messages []llada.Message) ([]int32, error)                        // in the model's own form
-	encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) // "" is the form of the published models
-	endOfTurn() string                                                           // the token that ends an answer in a conversation
+	endOfTurn() string // the token that ends an answer in a conversation
 	sampler(f *samplerFlags) sampler
 }
 
-// architecture has the fields of llada.Config and dream.Config.
+// architecture is models.Config as JSON.
 type architecture struct {
 	Layers      int     `json:"layers"`
 	Hidden      int     `json:"hidden"`
@@ -46,6 +47,7 @@ type architecture struct {
 	Context     int     `json:"context"`
 	RopeTheta   float64 `json:"rope_theta"`
 	Eps         float64 `json:"norm_eps"`
+	QKVBias     bool    `json:"-"`
 	TiedHead    bool    `json:"tied_head"`
 	MaskID      int32   `json:"mask_id"`
 	EOSID       int32   `json:"eos_id"`
@@ -60,36 +62,12 @@ func (lladaModel) refreshes() int         { return 16 }
 func (m lladaModel) parameters() int64    { return m.Config().Parameters() }
 func (lladaModel) endOfTurn() string      { return "<|eot_id|>" }
 
-func (m lladaModel) encodeChat(messages []llada.Message) ([]int32, error) {
-	return m.EncodeChat(messages)
-}
-
-func (m lladaModel) encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) {
-	return m.EncodeChatTemplate(source, messages)
-}
-
 type dreamModel struct{ *dream.Model }
 
 func (dreamModel) kind() string           { return "Dream" }
 func (m dreamModel) config() architecture { return architecture(m.Config()) }
 func (dreamModel) refreshes() int         { return 8 }
 func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
-
-func (m dreamModel) encodeChat(messages []llada.Message) ([]int32, error) {
-	return m.EncodeChat(dreamMessages(messages))
-}
-
-func (m dreamModel) encodeChatTemplate(source string, messages []llada.Message) ([]int32, error) {
-	return m.EncodeChatTemplate(source, dreamMessages(messages))
-}
-
-func dreamMessages(messages []llada.Message) []dream.Message {
-	var same []dream.Message
-	for _, m := range messages {
-		same = append(same, dream.Message(m))
-	}
-	return same
-}
 
 func (dreamModel) endOfTurn() string { return "<|im_end|>" }
 

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // outcome is what a generation came to.
 type outcome struct {
-	*llada.Result
+	*models.Result
 	output      []int32 // without the prompt, or with --infill the whole text
 	interrupted bool
 }
@@ -102,7 +102,7 @@ type generation struct {
 // describe returns what generate --json prints.
 func describe(m *openModel, att attention, seed uint64, out outcome) (generation, error) {
 	text, err := m.Decode(out.output)
-	if err != nil && !errors.Is(err, llada.ErrNoTokenizer) {
+	if err != nil && !errors.Is(err, models.ErrNoTokenizer) {
 		return generation{}, err
 	}
 	g := generation{
@@ -124,7 +124,7 @@ func answerText(m *openModel, out outcome) (string, error) {
 	switch {
 	case out.interrupted:
 		text = render(m, out.output, "_")
-	case errors.Is(err, llada.ErrNoTokenizer):
+	case errors.Is(err, models.ErrNoTokenizer):
 		text = listed(out.output)
 	case err != nil:
 		return "", err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // promptFlags give the text or the tokens to answer.
@@ -58,7 +58,7 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 func (f *promptFlags) encode(m *openModel, text string) (ids []int32, err error) {
 	switch {
 	case f.Chat:
-		ids, err = f.Form.encode(m, []llada.Message{{Role: "user", Content: text}})
+		ids, err = f.Form.encode(m, []models.Message{{Role: "user", Content: text}})
 	case m.embedded && !f.Raw:
 		ids, err = m.Encode(asQuestion(text))
 	default:

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pulsecol/pulsecol/models/llada"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // echoModel encodes a text as its bytes, and messages as roles and contents.
@@ -21,7 +21,7 @@ func (echoModel) Encode(text string) ([]int32, error) {
 	return ids, nil
 }
 
-func (m echoModel) encodeChat(messages []llada.Message) ([]int32, error) {
+func (m echoModel) EncodeChat(messages []models.Message) ([]int32, error) {
 	return m.Encode(fmt.Sprint(messages))
 }
 

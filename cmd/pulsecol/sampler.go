@@ -6,6 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
 )
@@ -41,10 +42,10 @@ type sampler interface {
 	newTokens() int
 	steps(prompt []int32) (int, error)     // of a generation, or why there cannot be one
 	onLoad(report func(done, total int64)) // while a GPU gets the weights, in bytes
-	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error)
-	generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error)
+	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error)
+	generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error)
 	independent(prompts [][]int32) bool // whether those of one length have the same output in a batch as alone
-	memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error)
+	memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error)
 }
 
 // choose returns m with the options that the flags ask for.
@@ -99,13 +100,13 @@ func (s *lladaSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = rep
 
 func (s *lladaSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
 
-func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
+func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *lladaSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error) {
+func (s *lladaSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
 	return s.GenerateBatch(ctx, prompts, cfg, o)
@@ -117,7 +118,7 @@ func (s *lladaSampler) independent([][]int32) bool {
 	return s.o.Temperature == 0 && s.o.Remasking != "random" && s.o.Threshold == 0 && s.o.Factor == 0
 }
 
-func (s *lladaSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+func (s *lladaSampler) memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error) {
 	return s.PredictMemory(batch, promptLength, cfg, s.o)
 }
 
@@ -144,13 +145,13 @@ func (s *dreamSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = rep
 
 func (s *dreamSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
 
-func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(llada.Progress)) (*llada.Result, error) {
+func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *dreamSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(llada.Progress)) ([]llada.Result, error) {
+func (s *dreamSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
 	return s.GenerateBatch(ctx, prompts, cfg, o)
@@ -164,6 +165,6 @@ func (s *dreamSampler) independent(prompts [][]int32) bool {
 	return !masks && !random && s.o.Alg != "confidence_threshold"
 }
 
-func (s *dreamSampler) memory(batch, promptLength int, cfg pulsecol.Config) (llada.Memory, error) {
+func (s *dreamSampler) memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error) {
 	return s.PredictMemory(batch, promptLength, cfg, s.o)
 }

@@ -88,7 +88,7 @@ func isProgram(code string) bool { return strings.HasPrefix(code, "package main\
 var imports = map[string]string{
 	"context": "context", "fmt": "fmt", "log": "log",
 	"pulsecol": "github.com/pulsecol/pulsecol", "llada": "github.com/pulsecol/pulsecol/models/llada", "dream": "github.com/pulsecol/pulsecol/models/dream",
-	"gorgonia": "gorgonia.org/gorgonia", "tensor": "gorgonia.org/tensor",
+	"models": "github.com/pulsecol/pulsecol/models", "gorgonia": "gorgonia.org/gorgonia", "tensor": "gorgonia.org/tensor",
 }
 
 // complete puts a package clause and the imports before declarations that have none, as editors

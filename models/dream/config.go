@@ -2,34 +2,9 @@ package dream
 
 import (
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
-
-// Config is what the model needs of a Dream config.json.
-type Config struct {
-	Layers         int
-	Hidden         int // features of a token
-	Heads, KVHeads int
-	HeadDim        int
-	FeedForward    int // features inside the feed-forward network
-	Vocab          int // rows of embedding and head
-	Context        int // most tokens of a sequence
-	RopeTheta, Eps float64
-	TiedHead       bool // the head is the embedding table
-	MaskID         int32
-	EOSID, PadID   int32
-}
-
-// Parameters is the number of weights of the model.
-func (c Config) Parameters() int64 {
-	d, f := int64(c.Hidden), int64(c.FeedForward)
-	q, kv := int64(c.Heads*c.HeadDim), int64(c.KVHeads*c.HeadDim)
-	n := int64(c.Layers)*(2*d*q+2*d*kv+3*d*f+2*d+q+2*kv) + d + int64(c.Vocab)*d
-	if !c.TiedHead {
-		n += int64(c.Vocab) * d
-	}
-	return n
-}
 
 // configJSON has the fields of Dream's configuration class, which supplies a
 // default for some that a file leaves out.
@@ -56,21 +31,21 @@ type configJSON struct {
 	PadTokenID            *int32  `json:"pad_token_id"`
 }
 
-// parseConfig reads config.json. Everything it asks for that this package does
-// not do is an error naming the field.
-func parseConfig(file jsonfile.File) (Config, error) {
+// parseConfig reads config.json. A value that this package does not support is an error
+// that names its field.
+func parseConfig(file jsonfile.File) (models.Config, error) {
 	j := configJSON{
 		VocabSize: 151936, HiddenSize: 4096, IntermediateSize: 22016, NumHiddenLayers: 32, NumAttentionHeads: 32,
 		HiddenAct: "silu", MaxPositionEmbeddings: 32768, RMSNormEps: 1e-6, RopeTheta: 10000,
 	}
 	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
-		return Config{}, err
+		return models.Config{}, err
 	}
 	return j.config(v)
 }
 
-func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
+func (j *configJSON) config(v *checkpoint.ConfigChecker) (models.Config, error) {
 	v.Unsupported(j.ModelType != "Dream", "model_type", j.ModelType, "Dream")
 	v.Unsupported(j.HiddenAct != "silu", "hidden_act", j.HiddenAct, "silu")
 	v.Unsupported(j.RopeScaling != nil, "rope_scaling", j.RopeScaling, nil)
@@ -78,10 +53,10 @@ func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
 	v.Unsupported(j.UseSlidingWindow, "use_sliding_window", true, false)
 	v.Unsupported(j.QuantizationConfig != nil, "quantization_config", j.QuantizationConfig, nil)
 
-	c := Config{
+	c := models.Config{
 		Layers: j.NumHiddenLayers, Hidden: j.HiddenSize, Heads: j.NumAttentionHeads, KVHeads: j.NumAttentionHeads,
 		FeedForward: j.IntermediateSize, Vocab: j.VocabSize, Context: j.MaxPositionEmbeddings,
-		RopeTheta: j.RopeTheta, Eps: j.RMSNormEps, TiedHead: j.TieWordEmbeddings,
+		RopeTheta: j.RopeTheta, Eps: j.RMSNormEps, QKVBias: true, TiedHead: j.TieWordEmbeddings,
 	}
 	if j.NumKeyValueHeads != nil {
 		c.KVHeads = *j.NumKeyValueHeads

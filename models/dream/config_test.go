@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 func TestPublishedConfig(t *testing.T) {
@@ -15,9 +16,9 @@ func TestPublishedConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Config{
+	want := models.Config{
 		Layers: 28, Hidden: 3584, Heads: 28, KVHeads: 4, HeadDim: 128, FeedForward: 18944, Vocab: 152064,
-		Context: 131072, RopeTheta: 1e6, Eps: 1e-6, MaskID: 151666, EOSID: 151643, PadID: 151643,
+		Context: 131072, RopeTheta: 1e6, Eps: 1e-6, QKVBias: true, MaskID: 151666, EOSID: 151643, PadID: 151643,
 	}
 	if c != want {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -66,13 +67,13 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"mask_token_id": 152064, "eos_token_id": -1, "pad_token_id": 1 << 20,
 	} {
 		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
 		}
 	}
 	for _, field := range []string{"mask_token_id", "eos_token_id", "pad_token_id", "model_type"} {
 		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("without %s: error %v", field, err)
 		}
 	}
@@ -103,7 +104,7 @@ func FuzzGenerationConfig(f *testing.F) {
 		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
 			t.Errorf("accepted %+v", o)
 		}
-		if err != nil && (!errors.Is(err, ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
+		if err != nil && (!errors.Is(err, models.ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
 			t.Errorf("error %q", err)
 		}
 	})

@@ -2,12 +2,12 @@ package dream
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
 )
@@ -46,16 +46,10 @@ type GenerateOptions struct {
 
 	Seed   uint64
 	OnLoad func(done, total int64) // called while a GPU gets the weights, with bytes; may be nil
-	OnStep func(Progress)          // called after every step; may be nil
+	OnStep func(models.Progress)   // called after every step; may be nil
 
 	complete bool // made by Options
 }
-
-// Progress describes a denoising step.
-type Progress = session.Progress
-
-// Result is a finished or interrupted generation.
-type Result = session.Result
 
 // parseGeneration reads the defaults of a generation_config.json.
 func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
@@ -135,43 +129,29 @@ func firstNonZero[T comparable](v ...T) (zero T) {
 // Generate writes a response to prompt, token ids of any number from 0, with
 // attention as cfg says. An interrupted generation returns what there is along
 // with the context's error.
-func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*Result, error) {
-	results, err := m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o)
-	if len(results) == 0 {
-		return nil, err
-	}
-	return &results[0], err
+func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*models.Result, error) {
+	return session.First(m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o))
 }
 
 // GenerateBatch is Generate for several prompts in one batch. Shorter prompts are
 // padded on the left and masked, and positions count from the first real token.
-func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]Result, error) {
+func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]models.Result, error) {
 	o = m.Options(o)
-	if p, ok := cfg.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
-		p.Generation = o.MaxNewTokens
-		cfg.Pattern = p
-	}
-	results, err := session.Generate(ctx, session.Request{
-		Build: m.build, Intact: m.files.Intact, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
-		Sampler: func(onStep func(sampler.StepInfo)) session.Sampler { return m.sampler(o, onStep) },
-		New:     o.MaxNewTokens, Restart: true,
-		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
+	return m.base.Generate(ctx, prompts, generation(cfg, o), func(onStep func(sampler.StepInfo)) session.Sampler {
+		return m.sampler(o, onStep)
 	})
-	if err != nil {
-		err = fmt.Errorf("dream: %w", err)
-	}
-	return results, err
+}
+
+// generation returns the options that are not the sampler's.
+func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
+	return session.Generation{Config: cfg, NewTokens: o.MaxNewTokens, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
 // Steps returns the number of denoising steps of a generation, or why there
 // cannot be one: T of the refresh schedule. With a confidence threshold it is an
 // upper bound.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
-	total, err := m.sampler(m.Options(o), nil).TotalSteps(prompts)
-	if err != nil {
-		return 0, fmt.Errorf("dream: %w: %w", ErrRequest, err)
-	}
-	return total, nil
+	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
 }
 
 func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.Dream {
@@ -180,23 +160,12 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 		Alg: sampler.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
 		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
 		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType),
-		MaskID:          m.cfg.MaskID, SuppressMask: o.SuppressMask, Seed: o.Seed, OnStep: onStep,
+		MaskID:          m.base.Config.MaskID, SuppressMask: o.SuppressMask, Seed: o.Seed, OnStep: onStep,
 	}
 }
 
-// Memory is what a run takes, in bytes.
-type Memory = session.Memory
-
 // PredictMemory returns what generating from prompts of promptLength tokens
 // takes: the peak of a run, without the program itself.
-func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
-	o = m.Options(o)
-	s := Shape{Batch: batch, Len: promptLength + o.MaxNewTokens, Rows: max(1, batch*o.MaxNewTokens)}
-	mem, err := session.PredictMemory(m.build, s, cfg)
-	if err != nil {
-		return mem, fmt.Errorf("dream: %w", err)
-	}
-	all := m.cfg.TiedHead || mem.GPU.Weights > 0 // a head or a GPU reads the whole embedding table
-	mem.Weights, mem.Checkpoint = m.files.TouchedWeights(m.weights.bytes, &m.weights.embed, all, s.Len)
-	return mem, nil
+func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
+	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
 }

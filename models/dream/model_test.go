@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 3}}
@@ -128,7 +129,7 @@ func TestCancellationReturnsWhatThereIs(t *testing.T) {
 	m := openGolden(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	res, err := m.Generate(ctx, []int32{1, 2, 3}, sparse, GenerateOptions{MaxNewTokens: 16, Steps: 16, Alg: "entropy", OnStep: func(p Progress) {
+	res, err := m.Generate(ctx, []int32{1, 2, 3}, sparse, GenerateOptions{MaxNewTokens: 16, Steps: 16, Alg: "entropy", OnStep: func(p models.Progress) {
 		if p.Step == 5 {
 			cancel()
 		}

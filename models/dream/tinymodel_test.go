@@ -71,13 +71,13 @@ func TestTinyModelEqualsPyTorch(t *testing.T) {
 		}
 	}
 	for _, c := range want.Cases {
-		masked := slices.Concat(c.PromptIDs, slices.Repeat([]int32{m.cfg.MaskID}, len(c.TopIDs)))
+		masked := slices.Concat(c.PromptIDs, slices.Repeat([]int32{m.base.Config.MaskID}, len(c.TopIDs)))
 		logits, err := m.Logits(context.Background(), [][]int32{masked}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for r, ids := range c.TopIDs {
-			row := logits[(len(c.PromptIDs)+r-1)*m.cfg.Vocab:] // the row before the position predicts it
+			row := logits[(len(c.PromptIDs)+r-1)*m.base.Config.Vocab:] // the row before the position predicts it
 			for i, id := range ids {
 				// Float32 sums of 256 products, through six layers, of logits near 30.
 				if got := float64(row[id]); math.Abs(got-c.TopLogits[r][i]) > 1e-3 {

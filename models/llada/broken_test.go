@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 func TestBrokenCheckpoints(t *testing.T) {
@@ -32,12 +33,12 @@ func TestBrokenCheckpoints(t *testing.T) {
 		"no directory":    {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "config.json", fs.ErrNotExist},
 		"empty directory": {func(t *testing.T) string { return t.TempDir() }, "config.json", fs.ErrNotExist},
 		"no weights":      {func(t *testing.T) string { return directory(t, nil) }, "model.safetensors", fs.ErrNotExist},
-		"missing tensor":  {write(ts[1:]), ts[0].Name, ErrWeights},
-		"extra tensor":    {write(append(slices.Clone(ts), safetensors.FromFloat32s("model.extra", []int{1}, []float32{1}))), "model.extra", ErrWeights},
+		"missing tensor":  {write(ts[1:]), ts[0].Name, models.ErrWeights},
+		"extra tensor":    {write(append(slices.Clone(ts), safetensors.FromFloat32s("model.extra", []int{1}, []float32{1}))), "model.extra", models.ErrWeights},
 		"wrong shape": {write(changed(func(x *safetensors.Tensor) {
 			x.Shape = append([]int{1}, x.Shape...)
-		})), ts[3].Name, ErrWeights},
-		"integer weights": {write(changed(func(x *safetensors.Tensor) { x.DType = safetensors.I32 })), "I32", ErrWeights},
+		})), ts[3].Name, models.ErrWeights},
+		"integer weights": {write(changed(func(x *safetensors.Tensor) { x.DType = safetensors.I32 })), "I32", models.ErrWeights},
 		"truncated": {func(t *testing.T) string {
 			dir := write(ts)(t)
 			path := filepath.Join(dir, "model.safetensors")

@@ -4,34 +4,9 @@ import (
 	"math"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
-
-// Config is what the model needs of a LLaDA config.json.
-type Config struct {
-	Layers         int
-	Hidden         int // features of a token (d_model)
-	Heads, KVHeads int
-	HeadDim        int
-	FeedForward    int // features inside the feed-forward network
-	Vocab          int // rows of embedding and head
-	Context        int // most tokens of a sequence
-	RopeTheta, Eps float64
-	TiedHead       bool // the head is the embedding table
-	MaskID         int32
-	EOSID, PadID   int32
-}
-
-// Parameters is the number of weights of the model.
-func (c Config) Parameters() int64 {
-	d, f := int64(c.Hidden), int64(c.FeedForward)
-	q, kv := int64(c.Heads*c.HeadDim), int64(c.KVHeads*c.HeadDim)
-	n := int64(c.Layers)*(2*d*q+2*d*kv+3*d*f+2*d) + d + int64(c.Vocab)*d
-	if !c.TiedHead {
-		n += int64(c.Vocab) * d
-	}
-	return n
-}
 
 // configJSON has the fields of LLaDA's configuration class, which supplies a
 // default for every field a file leaves out.
@@ -70,9 +45,9 @@ type configJSON struct {
 	PadTokenID          int32   `json:"pad_token_id"`
 }
 
-// parseConfig reads config.json. Everything it asks for that this package does
-// not do is an error naming the field.
-func parseConfig(file jsonfile.File) (Config, error) {
+// parseConfig reads config.json. A value that this package does not support is an error
+// that names its field.
+func parseConfig(file jsonfile.File) (models.Config, error) {
 	j := configJSON{
 		DModel: 768, NHeads: 12, NLayers: 12, MLPRatio: 4, ActivationType: "swiglu",
 		BlockType: "sequential", BlockGroupSize: 1, LayerNormType: "default", LayerNormWithAffine: true,
@@ -81,12 +56,12 @@ func parseConfig(file jsonfile.File) (Config, error) {
 	}
 	v, err := checkpoint.DecodeConfig(file, &j)
 	if err != nil {
-		return Config{}, err
+		return models.Config{}, err
 	}
 	return j.config(v)
 }
 
-func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
+func (j *configJSON) config(v *checkpoint.ConfigChecker) (models.Config, error) {
 	v.Unsupported(j.ModelType != "llada", "model_type", j.ModelType, "llada")
 	v.Unsupported(j.BlockType != "llama", "block_type", j.BlockType, "llama")
 	v.Unsupported(j.BlockGroupSize != 1, "block_group_size", j.BlockGroupSize, 1)
@@ -104,7 +79,7 @@ func (j *configJSON) config(v *checkpoint.ConfigChecker) (Config, error) {
 	v.Unsupported(j.ScaleLogits, "scale_logits", true, false)
 	v.Unsupported(j.QuantizationConfig != nil, "quantization_config", j.QuantizationConfig, nil)
 
-	c := Config{
+	c := models.Config{
 		Layers: j.NLayers, Hidden: j.DModel, Heads: j.NHeads, KVHeads: j.NHeads, Vocab: j.VocabSize,
 		Context: j.MaxSequenceLength, RopeTheta: j.RopeTheta, Eps: j.RMSNormEps, TiedHead: j.WeightTying,
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 func TestPublishedConfig(t *testing.T) {
@@ -15,7 +16,7 @@ func TestPublishedConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Config{
+	want := models.Config{
 		Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, HeadDim: 128, FeedForward: 12288, Vocab: 126464,
 		Context: 4096, RopeTheta: 500000, Eps: 1e-5, MaskID: 126336, EOSID: 126081, PadID: 126081,
 	}
@@ -72,13 +73,13 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"mask_token_id": 126464, "eos_token_id": -1, "pad_token_id": 1 << 20,
 	} {
 		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
 		}
 	}
 	for _, field := range []string{"mask_token_id", "block_type", "activation_type", "layer_norm_type", "rope", "include_bias"} {
 		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
 			t.Errorf("without %s, whose default is not supported: error %v", field, err)
 		}
 	}
@@ -124,7 +125,7 @@ func FuzzGenerationConfig(f *testing.F) {
 		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
 			t.Errorf("accepted %+v", o)
 		}
-		if err != nil && (!errors.Is(err, ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
+		if err != nil && (!errors.Is(err, models.ErrConfig) || !strings.HasPrefix(err.Error(), "config.json")) {
 			t.Errorf("error %q", err)
 		}
 	})

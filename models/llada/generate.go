@@ -2,12 +2,12 @@ package llada
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
 )
@@ -45,16 +45,10 @@ type GenerateOptions struct {
 
 	Seed   uint64                  // of temperature and random remasking
 	OnLoad func(done, total int64) // called while a GPU gets the weights, with bytes; may be nil
-	OnStep func(Progress)          // called after every step; may be nil
+	OnStep func(models.Progress)   // called after every step; may be nil
 
 	complete bool // made by Options
 }
-
-// Progress describes a denoising step.
-type Progress = session.Progress
-
-// Result is a finished or interrupted generation.
-type Result = session.Result
 
 // parseGeneration reads the defaults of a generation_config.json. LLaDA's own
 // says nothing about sampling; models made for this package do.
@@ -121,49 +115,35 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 // Generate writes a response to prompt, token ids of any number from 0, with
 // attention as cfg says. An interrupted generation returns what there is along
 // with the context's error.
-func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*Result, error) {
-	results, err := m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o)
-	if len(results) == 0 {
-		return nil, err
-	}
-	return &results[0], err
+func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*models.Result, error) {
+	return session.First(m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o))
 }
 
 // GenerateBatch is Generate for several prompts in one batch. Shorter prompts are
 // padded on the left and masked; positions count the padding, as in the published
 // code.
-func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]Result, error) {
+func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]models.Result, error) {
 	o = m.Options(o)
-	if p, ok := cfg.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
-		p.Generation = o.GenLength
-		cfg.Pattern = p
-	}
-	results, err := session.Generate(ctx, session.Request{
-		Build: m.build, Intact: m.files.Intact, Config: cfg, Prompts: prompts, OnLoad: o.OnLoad, OnStep: o.OnStep,
-		Sampler: func(onStep func(sampler.StepInfo)) session.Sampler { return m.sampler(o, onStep) },
-		New:     o.GenLength, Guided: o.CFGScale > 0,
-		Context: m.cfg.Context, Vocab: m.cfg.Vocab, MaskID: m.cfg.MaskID, PadID: m.cfg.PadID,
+	return m.base.Generate(ctx, prompts, generation(cfg, o), func(onStep func(sampler.StepInfo)) session.Sampler {
+		return m.sampler(o, onStep)
 	})
-	if err != nil {
-		err = fmt.Errorf("llada: %w", err)
-	}
-	return results, err
+}
+
+// generation returns the options that are not the sampler's.
+func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
+	return session.Generation{Config: cfg, NewTokens: o.GenLength, Guided: o.CFGScale > 0, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
 // Steps returns the number of denoising steps of a generation, or why there
 // cannot be one: T of the refresh schedule. With a confidence threshold it is an
 // upper bound.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
-	total, err := m.sampler(m.Options(o), nil).TotalSteps(prompts)
-	if err != nil {
-		return 0, fmt.Errorf("llada: %w: %w", ErrRequest, err)
-	}
-	return total, nil
+	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
 }
 
 func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.LLaDA {
-	eot := m.cfg.EOSID
-	if t := m.files.Tokenizer; t != nil {
+	eot := m.base.Config.EOSID
+	if t := m.base.Tokenizer; t != nil {
 		if id, ok := t.TokenID("<|eot_id|>"); ok {
 			eot = id
 		}
@@ -172,28 +152,14 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
 		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: sampler.Remasking(o.Remasking),
 		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
-		MaskID: m.cfg.MaskID, SuppressMask: o.SuppressMask, EOSID: m.cfg.EOSID, EoTID: eot,
+		MaskID: m.base.Config.MaskID, SuppressMask: o.SuppressMask, EOSID: m.base.Config.EOSID, EoTID: eot,
 		LogitsEOSInf: o.NoEOS, ConfidenceEOSEoTInf: o.LateEOS,
 		Seed: o.Seed, OnStep: onStep,
 	}
 }
 
-// Memory is what a run takes, in bytes.
-type Memory = session.Memory
-
 // PredictMemory returns what generating from prompts of promptLength tokens
 // takes: the peak of a run, without the program itself.
-func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (Memory, error) {
-	o = m.Options(o)
-	s := Shape{Batch: batch, Len: promptLength + o.GenLength, Rows: batch * o.GenLength}
-	if o.CFGScale > 0 {
-		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
-	}
-	mem, err := session.PredictMemory(m.build, s, cfg)
-	if err != nil {
-		return mem, fmt.Errorf("llada: %w", err)
-	}
-	all := m.cfg.TiedHead || mem.GPU.Weights > 0 // a head or a GPU reads the whole embedding table
-	mem.Weights, mem.Checkpoint = m.files.TouchedWeights(m.weights.bytes, &m.weights.embed, all, s.Len)
-	return mem, nil
+func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
+	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
 }

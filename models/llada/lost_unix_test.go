@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/op"
 )
 
@@ -42,12 +43,12 @@ func TestWeightsCutShort(t *testing.T) {
 			check := func(what string, err error) {
 				t.Helper()
 				want := "checkpoint: " + path + " was cut short while in use: from "
-				if !errors.Is(err, ErrWeights) || !errors.Is(err, op.ErrLost) || !strings.HasPrefix(err.Error(), "llada: ") || !strings.Contains(err.Error(), want) {
+				if !errors.Is(err, models.ErrWeights) || !errors.Is(err, op.ErrLost) || !strings.HasPrefix(err.Error(), "llada: ") || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: error %v, want %s", what, err, want)
 				}
 			}
 			_, err = m.Generate(context.Background(), []int32{1, 2, 3}, pulsecol.Config{}, GenerateOptions{
-				GenLength: 8, OnStep: func(p Progress) {
+				GenLength: 8, OnStep: func(p models.Progress) {
 					if p.Step == 2 {
 						cut()
 					}

@@ -8,165 +8,45 @@
 package llada
 
 import (
-	"context"
-	"fmt"
-	"io/fs"
-
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
 	"gorgonia.org/gorgonia"
 )
 
-// Model is an open checkpoint. Its weights stay mapped, in their storage type,
-// until Close. A Model may be used by several goroutines at once.
-type Model struct {
-	cfg      Config
-	files    *checkpoint.Files
-	weights  *weights
-	defaults GenerateOptions
-}
-
-// Errors that callers may test for with errors.Is.
-var (
-	ErrConfig      = checkpoint.ErrConfig      // a configuration is wrong or asks for something unsupported
-	ErrWeights     = checkpoint.ErrWeights     // the checkpoint does not hold what its config calls for, or changed while in use
-	ErrNoTokenizer = checkpoint.ErrNoTokenizer // the model has no tokenizer files
-	ErrClosed      = checkpoint.ErrClosed      // the model was closed
-	ErrRequest     = checkpoint.ErrRequest     // a generation the model cannot do
-
-	// ErrChatTemplate: a chat template is broken, uses what is not supported, or does
-	// not fit the conversation.
-	ErrChatTemplate = checkpoint.ErrChatTemplate
-)
-
-// Open reads the model directory dir: config.json, the weights
-// (model.safetensors, or shards with model.safetensors.index.json) and, if they
-// are there, tokenizer files and generation_config.json.
+// forward is LLaDA's transformer, from token ids to logits:
 //
-// Where no such path exists, dir may be the name of a model that HuggingFace's
-// libraries or hf download have put into their cache folder (HF_HUB_CACHE,
-// HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
-// "GSAI-ML/LLaDA-8B-Instruct" or "GSAI-ML/LLaDA-8B-Instruct@main". Nothing is downloaded.
-func Open(dir string) (*Model, error) {
-	f, err := checkpoint.OpenDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
-	}
-	return open(f)
-}
-
-// OpenFS reads a model from fsys with the content of model.safetensors given
-// apart. weights is kept, not copied, and must not change until Close.
-func OpenFS(fsys fs.FS, weights []byte) (*Model, error) {
-	f, err := checkpoint.OpenFS(fsys, weights)
-	if err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
-	}
-	return open(f)
-}
-
-func open(f *checkpoint.Files) (*Model, error) {
-	m := &Model{files: f}
-	err := func() (err error) {
-		if m.cfg, err = parseConfig(f.Config); err != nil {
-			return err
-		}
-		if m.defaults, err = parseGeneration(f.Generation); err != nil {
-			return err
-		}
-		if err := f.OpenWeights(); err != nil {
-			return err
-		}
-		m.weights, err = loadWeights(f, m.cfg)
-		return err
-	}()
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("llada: %w", err)
-	}
-	return m, nil
-}
-
-// Close unmaps the weights. Nothing of the model may be in use.
-func (m *Model) Close() error { return m.files.Close() }
-
-// Config returns the model's configuration.
-func (m *Model) Config() Config { return m.cfg }
-
-// Shape is what a graph is built for.
-type Shape = session.Shape
-
-// Graph is the model in a Gorgonia graph: input nodes and logits.
-type Graph = session.Graph
-
-// Build adds the transformer to g with its attention under ctl, whose layers
-// 0..Layers-1 it takes. Row i of the logits predicts token i.
+//	x = wte[ids]
+//	for every block:
+//	    n = RMSNorm(x);  x += attn_out(Attention(RoPE(q_proj(n)), RoPE(k_proj(n)), v_proj(n)))
+//	    n = RMSNorm(x);  x += ff_out(silu(ff_proj(n)) * up_proj(n))
+//	logits = head(RMSNorm(x))
 //
-// The graph reads the model's weights: it must not run after Close.
-func (m *Model) Build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
-	out, err := m.build(g, s, ctl)
-	if err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
-	}
-	return out, nil
-}
-
-func (m *Model) build(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error) {
-	if err := m.files.CheckOpen(); err != nil {
-		return nil, err
-	}
-	if s.Len > m.cfg.Context {
-		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", ErrRequest, s.Len, m.cfg.Context)
-	}
-	out, err := session.NewGraph(g, s, m.cfg.Vocab, ctl)
+// Attention is bidirectional, no projection has a bias, and positions count padding. Row
+// i of the logits predicts token i.
+func forward(c models.Config, w *checkpoint.Weights, g *models.Graph, ctl *pulsecol.Controller) (*gorgonia.Node, error) {
+	embed := w.Embed
+	embed.Precision = ctl.PrecisionFor(c.HeadDim)
+	x, err := graph.Embed("model.transformer.wte", g.IDs, embed, ctl.DeviceFor(c.HeadDim), session.LaterInputs(g)...) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}
-	w := m.weights
-	embed := w.embed
-	embed.Precision = ctl.PrecisionFor(m.cfg.HeadDim)
-	x, err := graph.Embed("model.transformer.wte", out.IDs, embed, ctl.DeviceFor(m.cfg.HeadDim), session.Ahead(out)...) // [B,N,D]
-	if err != nil {
-		return nil, err
-	}
-	for i := range w.blocks {
-		var rows *gorgonia.Node
-		if i == len(w.blocks)-1 {
-			rows = out.Rows // nobody reads the other tokens behind the last attention
+	for i, block := range w.Blocks {
+		var rows *gorgonia.Node // all
+		if i == len(w.Blocks)-1 {
+			rows = g.Rows // after the last attention only selected rows have a reader: [1,R,D]
 		}
-		if x, err = w.blocks[i].BuildRows(x, out.Positions, rows, ctl.Layer(i), out.Options()...); err != nil {
+		if x, err = block.Attention(x, g.Positions, rows, ctl.Layer(i), session.AttentionOptions(g)...); err != nil {
 			return nil, err
 		}
-	} // [1,R,D]
-	if x, err = graph.RMSNorm(x, w.norm); err != nil {
+		if x, err = block.FeedForward(x, ctl.Layer(i)); err != nil {
+			return nil, err
+		}
+	}
+	if x, err = graph.RMSNorm(x, w.Norm); err != nil {
 		return nil, err
 	}
-	if out.Logits, err = graph.Logits("model.transformer.ff_out", x, out.Rows, w.head); err != nil { // [R,V]
-		return nil, err
-	}
-	return out, nil
+	return graph.Logits("model.transformer.ff_out", x, g.Rows, w.Head) // [R,V]
 }
-
-// Logits runs one forward pass with full attention over sequences of one length, in
-// float32 on any device, and returns the logits of every token, [len(ids), n, Vocab].
-// padding gives the number of padding tokens on the left of each sequence; nil is
-// none.
-func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
-	out, err := session.Logits(ctx, session.LogitsRequest{
-		Build: m.build, Intact: m.files.Intact, IDs: ids, Padding: padding, Vocab: m.cfg.Vocab, Context: m.cfg.Context,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("llada: %w", err)
-	}
-	return out, nil
-}
-
-// Encode returns the token ids of text. Added tokens in it are recognised, the mask
-// and the end of a turn among them; nothing is put before or after it. Text of a
-// conversation is for EncodeChat.
-func (m *Model) Encode(text string) ([]int32, error) { return m.files.Encode(text) }
-
-// Decode returns the text of ids without special tokens.
-func (m *Model) Decode(ids []int32) (string, error) { return m.files.Decode(ids) }

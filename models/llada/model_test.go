@@ -17,6 +17,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // tensors returns the weights of the reference model.
@@ -263,7 +264,7 @@ func TestCancellationReturnsWhatThereIs(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	steps := 0
-	res, err := m.Generate(ctx, []int32{1, 2, 3}, sparse, GenerateOptions{GenLength: 16, Steps: 16, OnStep: func(p Progress) {
+	res, err := m.Generate(ctx, []int32{1, 2, 3}, sparse, GenerateOptions{GenLength: 16, Steps: 16, OnStep: func(p models.Progress) {
 		if steps++; p.Step != steps || p.Total != 16 || len(p.IDs[0]) != 19 || p.Prompt != 3 {
 			t.Errorf("progress %+v at step %d", p, steps)
 		}
@@ -330,13 +331,13 @@ func TestMethods(t *testing.T) {
 
 func TestWithoutTokenizer(t *testing.T) {
 	m := openGolden(t)
-	if _, err := m.Encode("text"); !errors.Is(err, ErrNoTokenizer) {
+	if _, err := m.Encode("text"); !errors.Is(err, models.ErrNoTokenizer) {
 		t.Errorf("Encode: %v", err)
 	}
-	if _, err := m.EncodeChat([]Message{{"user", "text"}}); !errors.Is(err, ErrNoTokenizer) {
+	if _, err := m.EncodeChat([]models.Message{{Role: "user", Content: "text"}}); !errors.Is(err, models.ErrNoTokenizer) {
 		t.Errorf("EncodeChat: %v", err)
 	}
-	if _, err := m.Decode([]int32{1}); !errors.Is(err, ErrNoTokenizer) {
+	if _, err := m.Decode([]int32{1}); !errors.Is(err, models.ErrNoTokenizer) {
 		t.Errorf("Decode: %v", err)
 	}
 }
@@ -350,10 +351,10 @@ func TestClosedModel(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Generate(context.Background(), []int32{1}, pulsecol.Config{}, GenerateOptions{GenLength: 4}); !errors.Is(err, ErrClosed) {
+	if _, err := m.Generate(context.Background(), []int32{1}, pulsecol.Config{}, GenerateOptions{GenLength: 4}); !errors.Is(err, models.ErrClosed) {
 		t.Errorf("Generate: %v", err)
 	}
-	if _, err := m.Logits(context.Background(), [][]int32{{1}}, nil); !errors.Is(err, ErrClosed) {
+	if _, err := m.Logits(context.Background(), [][]int32{{1}}, nil); !errors.Is(err, models.ErrClosed) {
 		t.Errorf("Logits: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // TestRandom: a model of random weights runs, and is the same for the same seed.
@@ -59,18 +60,18 @@ func TestRandomContext(t *testing.T) {
 		if got := m.Config().Context; got != want {
 			t.Errorf("a context of %d tokens, want %d", got, want)
 		}
-		if _, err := m.Encode("text"); !errors.Is(err, ErrNoTokenizer) {
-			t.Errorf("Encode: %v, want %v", err, ErrNoTokenizer)
+		if _, err := m.Encode("text"); !errors.Is(err, models.ErrNoTokenizer) {
+			t.Errorf("Encode: %v, want %v", err, models.ErrNoTokenizer)
 		}
 		m.Close()
-		if _, err := m.Logits(t.Context(), [][]int32{{1}}, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v, want %v", err, ErrClosed)
+		if _, err := m.Logits(t.Context(), [][]int32{{1}}, nil); !errors.Is(err, models.ErrClosed) {
+			t.Errorf("after Close: %v, want %v", err, models.ErrClosed)
 		}
 	}
-	if _, err := Random(config, -1, 0); !errors.Is(err, ErrRequest) {
+	if _, err := Random(config, -1, 0); !errors.Is(err, models.ErrRequest) {
 		t.Errorf("a negative context: %v", err)
 	}
-	if _, err := Random([]byte("{}"), 0, 0); !errors.Is(err, ErrConfig) {
+	if _, err := Random([]byte("{}"), 0, 0); !errors.Is(err, models.ErrConfig) {
 		t.Errorf("an empty config: %v", err)
 	}
 }

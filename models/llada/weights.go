@@ -4,37 +4,28 @@ import (
 	"fmt"
 
 	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
-	"github.com/pulsecol/pulsecol/op"
 )
 
-// weights are the tensors of a checkpoint, in their storage type.
-type weights struct {
-	embed  op.Weight // model.transformer.wte
-	blocks []graph.Block
-	norm   graph.Norm // model.transformer.ln_f
-	head   op.Weight  // model.transformer.ff_out, or embed if tied
-	bytes  int64
-}
-
-func loadWeights(f *checkpoint.Files, c Config) (*weights, error) {
+// loadWeights takes the tensors of a checkpoint by their names.
+func loadWeights(l *checkpoint.Loader, c models.Config) *checkpoint.Weights {
 	const root = "model.transformer."
-	l := f.Loader()
-	w := &weights{
-		embed: l.Matrix(root+"wte.weight", c.Vocab, c.Hidden),
-		norm:  l.Norm(root+"ln_f", c.Hidden, c.Eps),
+	w := &checkpoint.Weights{
+		Embed: l.Matrix(root+"wte.weight", c.Vocab, c.Hidden),
+		Norm:  l.Norm(root+"ln_f", c.Hidden, c.Eps),
 	}
 	if c.TiedHead {
-		w.head = w.embed
+		w.Head = w.Embed
 	} else {
-		w.head = l.Matrix(root+"ff_out.weight", c.Vocab, c.Hidden)
+		w.Head = l.Matrix(root+"ff_out.weight", c.Vocab, c.Hidden)
 	}
 	for i := range c.Layers {
 		at := fmt.Sprintf("%sblocks.%d", root, i)
 		linear := func(name string, outputs, inputs int) graph.Projection {
 			return l.Projection(at+"."+name, outputs, inputs, false)
 		}
-		w.blocks = append(w.blocks, graph.Block{
+		w.Blocks = append(w.Blocks, graph.Block{
 			Path:  at,
 			Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Theta: c.RopeTheta,
 			AttentionNorm:   l.Norm(at+".attn_norm", c.Hidden, c.Eps),
@@ -48,7 +39,5 @@ func loadWeights(f *checkpoint.Files, c Config) (*weights, error) {
 			Down:            linear("ff_out", c.Hidden, c.FeedForward),
 		})
 	}
-	var err error
-	w.bytes, err = l.Done()
-	return w, err
+	return w
 }

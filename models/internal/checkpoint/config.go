@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // ConfigChecker collects the problems of a config.json or generation_config.json,
@@ -18,7 +19,7 @@ type ConfigChecker struct {
 }
 
 // DecodeConfig decodes such a file into the struct that v points to, and returns
-// the checker of its fields. The error wraps ErrConfig.
+// the checker of its fields. The error wraps models.ErrConfig.
 func DecodeConfig(file jsonfile.File, v any) (*ConfigChecker, error) {
 	places, err := file.Object(v)
 	if err != nil {
@@ -30,7 +31,7 @@ func DecodeConfig(file jsonfile.File, v any) (*ConfigChecker, error) {
 // configError is an error that names the file itself.
 type configError struct{ error }
 
-func (e configError) Unwrap() []error { return []error{ErrConfig, e.error} }
+func (e configError) Unwrap() []error { return []error{models.ErrConfig, e.error} }
 
 // maxSize bounds every size a config may name: far above any model, and small
 // enough that a product of two does not overflow on a 64-bit machine.
@@ -56,7 +57,7 @@ func Or[T any](p *T) (v T) {
 	return v
 }
 
-// bad reports the value of a field, if the file has it with its place.
+// bad reports the value of a field, with its place if the file has the field.
 func (v *ConfigChecker) bad(field, format string, args ...any) {
 	err := fmt.Errorf("%s "+format, append([]any{field}, args...)...)
 	if at, ok := v.places[field]; ok {
@@ -67,7 +68,7 @@ func (v *ConfigChecker) bad(field, format string, args ...any) {
 	v.errs = append(v.errs, configError{err})
 }
 
-// Unsupported reports a field whose value asks for something that is not done.
+// Unsupported reports a field whose value asks for something that is not supported.
 func (v *ConfigChecker) Unsupported(asked bool, field string, value, want any) {
 	if asked {
 		v.bad(field, "is %s, which is not supported; want %s", inJSON(value), inJSON(want))

@@ -13,22 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/mapped"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
-)
-
-// Errors that callers may test for with errors.Is.
-var (
-	// ErrConfig: config.json or generation_config.json asks for something that is wrong
-	// or not supported.
-	ErrConfig = errors.New("config.json")
-	// ErrWeights: the checkpoint does not hold what its config calls for, or its
-	// files changed or could not be read while in use.
-	ErrWeights = errors.New("checkpoint")
-	// ErrNoTokenizer: the model directory has no tokenizer files.
-	ErrNoTokenizer = errors.New("the model has no tokenizer")
-	// ErrClosed: the model was closed.
-	ErrClosed = errors.New("the model is closed")
-	// ErrRequest: a generation was asked for that the model cannot do.
-	ErrRequest = errors.New("invalid request")
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // Files are the parts of a HuggingFace model directory.
@@ -36,13 +21,14 @@ type Files struct {
 	Config     jsonfile.File        // config.json
 	Generation jsonfile.File        // generation_config.json; without text if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
-	Weights    safetensors.Source   // from OpenWeights; nil if they are random
+	Context    int                  // above 0: replaces that of Config
+	Source     safetensors.Source   // of the weights, from OpenWeights; nil if they are random
 
 	chat    *chattemplate.Template // of the directory; nil if there is no directory
 	chatErr error                  // why it is broken
 
 	open   func() (safetensors.Source, error)
-	random *randomWeights // nil if they are a checkpoint's
+	random *randomWeights // nil if the weights are a checkpoint's
 	closed atomic.Bool
 }
 
@@ -51,8 +37,8 @@ func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
 	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
 }
 
-// OpenDir reads a model directory, or a model of the HuggingFace cache by its name, but
-// for the weights; see hfcache.Find.
+// OpenDir reads a model directory, or a model of the HuggingFace cache by its name, without
+// the weights; see hfcache.Find.
 func OpenDir(model string) (*Files, error) {
 	m, err := hfcache.Find(model)
 	if err != nil {
@@ -65,19 +51,22 @@ func OpenDir(model string) (*Files, error) {
 	return f, m.Explain(err)
 }
 
-// OpenFS reads a model from a file system, with the content of
-// model.safetensors given apart so that it need not be copied.
+// OpenFS reads a model from a file system. weights is the content of model.safetensors,
+// which is not copied.
 func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
 	return openText(fsys, func() (safetensors.Source, error) { return safetensors.Parse(weights, safetensors.SingleFile) })
 }
 
-// OpenWeights opens the checkpoint, after the configuration has been checked. Its
-// files stay mapped until Close.
-func (f *Files) OpenWeights() error {
+// OpenWeights opens the checkpoint of an architecture, after the configuration has been
+// checked. Its files stay mapped until Close.
+func (f *Files) OpenWeights(c models.Config) error {
+	if f.random != nil {
+		return f.random.fill(int64(max(c.Vocab, c.FeedForward, c.Heads*c.HeadDim)) * int64(c.Hidden))
+	}
 	// Assigned where there is no error: a nil *Checkpoint is no nil Source.
 	src, err := f.open()
 	if err == nil {
-		f.Weights = src
+		f.Source = src
 	}
 	return err
 }
@@ -101,35 +90,35 @@ func openText(fsys fs.FS, open func() (safetensors.Source, error)) (*Files, erro
 // Close unmaps the weights.
 func (f *Files) Close() error {
 	f.closed.Store(true)
-	if f.Weights == nil {
+	if f.Source == nil {
 		return nil
 	}
-	return f.Weights.Close()
+	return f.Source.Close()
 }
 
-// CheckOpen returns ErrClosed after Close: reading an unmapped weight would end the
+// CheckOpen returns models.ErrClosed after Close: reading an unmapped weight would end the
 // process.
 func (f *Files) CheckOpen() error {
 	if f.closed.Load() {
-		return ErrClosed
+		return models.ErrClosed
 	}
 	return nil
 }
 
-// Intact returns ErrWeights where a file of the weights has changed since it was
+// Intact returns models.ErrWeights where a file of the weights has changed since it was
 // opened: what was computed since may be wrong.
 func (f *Files) Intact() error {
-	if f.Weights == nil {
+	if f.Source == nil {
 		return nil
 	}
-	return WeightsError(f.Weights.Intact())
+	return WeightsError(f.Source.Intact())
 }
 
-// WeightsError makes an error about a mapped file one that is ErrWeights and says
-// nothing else; others it returns as they are.
+// WeightsError wraps an error about a mapped file in models.ErrWeights; it returns others
+// as they are.
 func WeightsError(err error) error {
 	if e := new(mapped.Error); errors.As(err, &e) {
-		return fmt.Errorf("%w: %w", ErrWeights, e)
+		return fmt.Errorf("%w: %w", models.ErrWeights, e)
 	}
 	return err
 }
@@ -137,7 +126,7 @@ func WeightsError(err error) error {
 // Encode returns the token ids of text, added tokens recognised.
 func (f *Files) Encode(text string) ([]int32, error) {
 	if f.Tokenizer == nil {
-		return nil, ErrNoTokenizer
+		return nil, models.ErrNoTokenizer
 	}
 	return f.Tokenizer.Encode(text)
 }
@@ -145,7 +134,7 @@ func (f *Files) Encode(text string) ([]int32, error) {
 // Decode returns the text of ids, leaving out special tokens.
 func (f *Files) Decode(ids []int32) (string, error) {
 	if f.Tokenizer == nil {
-		return "", ErrNoTokenizer
+		return "", models.ErrNoTokenizer
 	}
 	return f.Tokenizer.Decode(ids, true)
 }

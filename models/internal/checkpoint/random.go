@@ -7,23 +7,27 @@ import (
 	"math/rand/v2"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/workgroup"
+	"github.com/pulsecol/pulsecol/models"
 )
 
-// RandomFiles are those of a model that has a configuration and random weights:
-// normal, of the standard deviation that LLaDA and Dream began their training with,
-// and ones in the norms. largest is the number of elements of the largest tensor.
+// RandomFiles are those of a model of a config.json and random weights: normally
+// distributed, with the standard deviation that the training of LLaDA and Dream began
+// with, and ones in the norms. context above 0 replaces that of the configuration.
 //
 // Tensors are windows of one block of random bfloat16, little larger than the
 // largest of them, and begin at different places of it. So 8 billion weights take
 // the host memory of half a billion, and have the same values at other places; a
 // GPU holds all 8 billion.
-func RandomFiles(largest int64, seed uint64) (*Files, error) {
-	if most := min(int64(maxRandom), math.MaxInt/4); largest > most {
-		return nil, fmt.Errorf("%w: a tensor of %d elements, want at most %d of random weights", ErrConfig, largest, most)
+func RandomFiles(config []byte, context int, seed uint64) (*Files, error) {
+	if context < 0 {
+		return nil, fmt.Errorf("%w: a context of %d tokens, want at least 0", models.ErrRequest, context)
 	}
-	return &Files{random: &randomWeights{block: normals(int(largest)+randomShift, initStd, seed)}}, nil
+	return &Files{
+		Config: jsonfile.File{Name: "config.json", Text: config}, Context: context, random: &randomWeights{seed: seed},
+	}, nil
 }
 
 const (
@@ -40,9 +44,19 @@ const (
 
 // randomWeights hands out windows of a block of random numbers.
 type randomWeights struct {
+	seed  uint64
 	block []byte // bfloat16
 	at    int    // element where the next tensor begins
 	bytes int64  // of all tensors, had each memory of its own
+}
+
+// fill makes the block, for tensors of at most so many elements.
+func (r *randomWeights) fill(largest int64) error {
+	if most := min(int64(maxRandom), math.MaxInt/4); largest > most {
+		return fmt.Errorf("%w: a tensor of %d elements, want at most %d of random weights", models.ErrConfig, largest, most)
+	}
+	r.block = normals(int(largest)+randomShift, initStd, r.seed)
+	return nil
 }
 
 // tensor returns the next tensor.

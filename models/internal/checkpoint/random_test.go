@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // TestNormals: mean, standard deviation and tails are those of a normal
@@ -59,13 +60,13 @@ func TestNormalsThreads(t *testing.T) {
 // TestRandomTensorsBeginApart: what keeps copies of weights by their address must
 // not take one for another.
 func TestRandomTensorsBeginApart(t *testing.T) {
-	f, err := RandomFiles(100, 0)
-	if err != nil {
+	var r randomWeights
+	if err := r.fill(100); err != nil {
 		t.Fatal(err)
 	}
 	first := map[*byte]bool{}
 	for range 10_000 {
-		data := f.random.tensor("w", []int{4, 25}).Data
+		data := r.tensor("w", []int{4, 25}).Data
 		if len(data) != 200 {
 			t.Fatalf("%d bytes, want 200", len(data))
 		}
@@ -77,7 +78,7 @@ func TestRandomTensorsBeginApart(t *testing.T) {
 }
 
 func TestRandomFilesTooLarge(t *testing.T) {
-	if _, err := RandomFiles(math.MaxInt64/2, 0); !errors.Is(err, ErrConfig) {
+	if err := new(randomWeights).fill(math.MaxInt64 / 2); !errors.Is(err, models.ErrConfig) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -8,8 +8,18 @@ import (
 
 	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/op"
 )
+
+// Weights are the tensors of a model, in their storage type.
+type Weights struct {
+	Embed  op.Weight // [Vocab,Hidden]
+	Blocks []graph.Block
+	Norm   graph.Norm
+	Head   op.Weight // [Vocab,Hidden]; Embed if tied
+	Bytes  int64
+}
 
 // Loader takes tensors out of a checkpoint by name and remembers every problem,
 // so that a broken checkpoint is described in one go.
@@ -23,7 +33,7 @@ type Loader struct {
 
 // Loader returns a loader of the files' weights.
 func (f *Files) Loader() *Loader {
-	return &Loader{src: f.Weights, random: f.random, used: map[string]bool{}}
+	return &Loader{src: f.Source, random: f.random, used: map[string]bool{}}
 }
 
 // Matrix returns the weight [rows, cols] under name, in its storage type.
@@ -97,7 +107,7 @@ func (l *Loader) take(name string, shape ...int) (safetensors.Tensor, bool) {
 }
 
 func (l *Loader) fail(format string, args ...any) {
-	l.errs = append(l.errs, fmt.Errorf("%w: %s", ErrWeights, fmt.Sprintf(format, args...)))
+	l.errs = append(l.errs, fmt.Errorf("%w: %s", models.ErrWeights, fmt.Sprintf(format, args...)))
 }
 
 // maxErrors is how many problems Done spells out; a wrong config easily gives one
@@ -117,7 +127,7 @@ func (l *Loader) Done() (bytes int64, err error) {
 		}
 	}
 	if n := len(l.errs); n > maxErrors {
-		l.errs = append(l.errs[:maxErrors], fmt.Errorf("%w: and %d more", ErrWeights, n-maxErrors))
+		l.errs = append(l.errs[:maxErrors], fmt.Errorf("%w: and %d more", models.ErrWeights, n-maxErrors))
 	}
 	return l.bytes, errors.Join(l.errs...)
 }
@@ -127,24 +137,24 @@ func (l *Loader) Done() (bytes int64, err error) {
 const pageRun = 128 << 10
 
 // TouchedWeights returns how many bytes of weights a run over a number of tokens
-// brings into memory, weights being the bytes of all, and how many it would with a
-// checkpoint in bfloat16: the same, unless the weights are random, which share memory
-// and are in it already. all says that the run reads all of a checkpoint.
+// brings into memory, and how many it would with a checkpoint in bfloat16: the same,
+// unless the weights are random, which share memory and are in it already. all means
+// that the run reads all of a checkpoint.
 //
-// Otherwise it depends on the tokens what is read of the embedding table: between next
-// to nothing and a run of pages for each. Texts repeat tokens, and frequent ones are
+// Otherwise the part that is read of the embedding table depends on the tokens: between
+// next to nothing and a run of pages for each. Texts repeat tokens, and frequent ones are
 // neighbours: a third is taken.
-func (f *Files) TouchedWeights(weights int64, embed *op.Weight, all bool, tokens int) (touched, checkpoint int64) {
-	checkpoint = weights
+func (f *Files) TouchedWeights(w *Weights, all bool, tokens int) (touched, checkpoint int64) {
+	checkpoint = w.Bytes
 	if f.random != nil {
 		checkpoint = f.random.bytes
 	}
 	if !all {
-		table := int64(len(embed.Data))
+		table := int64(len(w.Embed.Data))
 		checkpoint += min(table, int64(tokens)*pageRun)/3 - table
 	}
 	if f.random != nil {
-		return weights, checkpoint
+		return w.Bytes, checkpoint
 	}
 	return checkpoint, checkpoint
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/internal/session"
 	"github.com/pulsecol/pulsecol/models/llada"
@@ -43,8 +44,8 @@ func (w watched) Generate(ctx context.Context, prompts [][]int32, forward sample
 	})
 }
 
-// models opens the small models, if there is a GPU to run them on.
-func models(t *testing.T) (*llada.Model, *dream.Model) {
+// openModels opens the small models, if there is a GPU to run them on.
+func openModels(t *testing.T) (*llada.Model, *dream.Model) {
 	t.Helper()
 	if err := cudaop.Available(); err != nil {
 		t.Skip(err)
@@ -65,7 +66,7 @@ func models(t *testing.T) (*llada.Model, *dream.Model) {
 // TestInputsFirst: a step copies all its inputs to the GPU before it launches anything, so
 // that no copy makes the host wait for the GPU.
 func TestInputsFirst(t *testing.T) {
-	l, d := models(t)
+	l, d := openModels(t)
 	for name, build := range map[string]session.Builder{"llada": l.Build, "dream": d.Build} {
 		t.Run(name, func(t *testing.T) {
 			ctl, err := pulsecol.NewController(pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16})
@@ -73,7 +74,7 @@ func TestInputsFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := gorgonia.NewGraph()
-			if _, err := build(g, session.Shape{Batch: 2, Len: 20, Rows: 3, Padded: true}, ctl); err != nil {
+			if _, err := build(g, models.Shape{Batch: 2, Len: 20, Rows: 3, Padded: true}, ctl); err != nil {
 				t.Fatal(err)
 			}
 			vm, err := cudaop.NewTapeMachine(g)
@@ -98,7 +99,7 @@ func TestInputsFirst(t *testing.T) {
 // TestChoosing: every sampler gives the same tokens whether the GPU applies its rule
 // or the rows are copied from there; in batches with padding, guided, in blocks.
 func TestChoosing(t *testing.T) {
-	l, d := models(t)
+	l, d := openModels(t)
 	const tokens = 12
 	lladaWith := func(change func(*sampler.LLaDA)) func(onStep func(sampler.StepInfo)) session.Sampler {
 		return func(onStep func(sampler.StepInfo)) session.Sampler {
@@ -134,12 +135,14 @@ func TestChoosing(t *testing.T) {
 		"dream,nucleus":     {dreamWith(func(o *sampler.Dream) { o.Alg, o.TopP, o.TopK, o.Temperature = sampler.Entropy, 0.9, 20, 0.5 }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := session.Request{Build: l.Build, Config: pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}, New: tokens, Guided: c.guided}
+			req := session.Request{Build: l.Build, Generation: session.Generation{
+				Config: pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}, NewTokens: tokens, Guided: c.guided,
+			}}
 			encode, m := l.Encode, l.Config()
 			req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
 			if name[0] == 'd' {
 				m := d.Config()
-				encode, req.Build, req.Restart = d.Encode, d.Build, true
+				encode, req.Build, req.PositionsSkipPadding = d.Encode, d.Build, true
 				req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
 			}
 			for _, prompt := range []string{"Q: Please reverse the list 66 50 47 62.\nA:", "Q: Please double the list 3 4.\nA:"} {
@@ -149,7 +152,7 @@ func TestChoosing(t *testing.T) {
 				}
 				req.Prompts = append(req.Prompts, ids)
 			}
-			var answers [2][]session.Result
+			var answers [2][]models.Result
 			for i, hide := range []bool{false, true} {
 				choosers := 0
 				req.Sampler = func(onStep func(sampler.StepInfo)) session.Sampler {

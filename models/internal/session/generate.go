@@ -8,7 +8,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/sampler"
-	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // Sampler is a sampler of package sampler.
@@ -19,57 +19,26 @@ type Sampler interface {
 
 // Request is a generation to run.
 type Request struct {
+	Generation
 	Build   Builder
-	Intact  func() error // reports weights that have changed; see Files.Intact
-	Config  pulsecol.Config
-	Prompts [][]int32 // of any lengths; shorter ones are padded on the left
+	Intact  func() error // reports weights that have changed; see checkpoint.Files.Intact
+	Prompts [][]int32    // of any lengths; shorter ones are padded on the left
 	Sampler func(onStep func(sampler.StepInfo)) Sampler
-	OnLoad  func(done, total int64) // may be nil
-	OnStep  func(Progress)          // may be nil
 
-	New     int // tokens generated after each prompt
-	Guided  bool
-	Context int // most tokens of a sequence
-	Vocab   int
-	MaskID  int32
-	PadID   int32
-	Restart bool // positions count from the first real token
-}
-
-// Progress describes a denoising step that has just been done.
-type Progress struct {
-	Step, Total int           // 1-based; with a confidence threshold Total is an upper bound
-	Mode        pulsecol.Mode // of attention in this step
-	Seconds     float64       // the step took
-
-	// IDs are the sequences after the step, padding and prompt included; the
-	// response starts at Prompt. They are a live view: read, do not keep.
-	IDs    [][]int32
-	Prompt int
-
-	Committed int // tokens written in this step, over all sequences; a predicted mask counts
-}
-
-// Result is one finished (or interrupted) generation.
-type Result struct {
-	PromptIDs    []int32
-	OutputIDs    []int32 // behind the prompt; masked where interrupted, or where the model predicted the mask
-	Filled       []int32 // prompt and output together; masks inside the prompt may be filled
-	Steps        int     // denoising steps done
-	Forwards     int     // forward passes; a guided one counts once
-	RefreshSteps []int   // 1-based
-	Stats        pulsecol.Stats
-	Seconds      float64 // of the denoising steps, building the graph left out
+	Context              int // most tokens of a sequence
+	Vocab                int
+	MaskID, PadID        int32
+	PositionsSkipPadding bool // positions count from the first real token
 }
 
 // Generate runs req. An interrupted generation returns what there is, together
 // with the context's error.
-func Generate(ctx context.Context, req Request) (results []Result, err error) {
+func Generate(ctx context.Context, req Request) (results []models.Result, err error) {
 	prompts, padding, err := req.pad()
 	if err != nil {
 		return nil, err
 	}
-	length, masks := len(prompts[0])+req.New, 0
+	length, masks := len(prompts[0])+req.NewTokens, 0
 	for _, p := range prompts {
 		for _, id := range p {
 			if id == req.MaskID {
@@ -77,7 +46,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 			}
 		}
 	}
-	shape := Shape{Batch: len(prompts), Len: length, Rows: len(prompts)*req.New + masks, Padded: anyPositive(padding)}
+	shape := models.Shape{Batch: len(prompts), Len: length, Rows: len(prompts)*req.NewTokens + masks, Padded: anyPositive(padding)}
 	if req.Guided {
 		shape.Batch *= 2
 		shape.Rows *= 2
@@ -90,16 +59,16 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	smp := req.Sampler(func(s sampler.StepInfo) {
 		now := time.Now()
 		if req.OnStep != nil {
-			req.OnStep(Progress{
+			req.OnStep(models.Progress{
 				Step: s.Step, Total: s.Total, Mode: sess.ctl.LastMode(), Seconds: now.Sub(last).Seconds(),
-				IDs: s.IDs, Prompt: length - req.New, Committed: len(s.Committed),
+				IDs: s.IDs, Prompt: length - req.NewTokens, Committed: len(s.Committed),
 			})
 		}
 		last = now
 	})
 	total, err := smp.TotalSteps(prompts)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", checkpoint.ErrRequest, err)
+		return nil, fmt.Errorf("%w: %w", models.ErrRequest, err)
 	}
 	if sess, err = NewSession(req.Build, shape, req.Config); err != nil {
 		return nil, err
@@ -111,7 +80,7 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 		}
 	}()
 	if shape.Padded {
-		sess.SetPadding(padding, req.Restart)
+		sess.SetPadding(padding, req.PositionsSkipPadding)
 	}
 	if err := sess.load(ctx, req.OnLoad); err != nil {
 		return nil, err
@@ -127,8 +96,8 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 	}
 	stats := sess.ctl.Stats()
 	for b, ids := range out.IDs {
-		results = append(results, Result{
-			PromptIDs: req.Prompts[b], OutputIDs: ids[length-req.New:], Filled: ids[length-req.New-len(req.Prompts[b]):],
+		results = append(results, models.Result{
+			PromptIDs: req.Prompts[b], OutputIDs: ids[length-req.NewTokens:], Filled: ids[length-req.NewTokens-len(req.Prompts[b]):],
 			Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: stats.RefreshSteps, Stats: stats,
 			Seconds: time.Since(start).Seconds(),
 		})
@@ -139,19 +108,19 @@ func Generate(ctx context.Context, req Request) (results []Result, err error) {
 // pad checks the prompts and brings them to one length.
 func (req *Request) pad() (prompts [][]int32, padding []int, err error) {
 	if len(req.Prompts) == 0 {
-		return nil, nil, fmt.Errorf("%w: no prompt", checkpoint.ErrRequest)
+		return nil, nil, fmt.Errorf("%w: no prompt", models.ErrRequest)
 	}
 	longest := 0
 	for _, p := range req.Prompts {
 		longest = max(longest, len(p))
 	}
 	switch {
-	case req.New < 0:
-		return nil, nil, fmt.Errorf("%w: %d new tokens, want at least 0", checkpoint.ErrRequest, req.New)
-	case req.New > req.Context || longest > req.Context-req.New:
-		return nil, nil, fmt.Errorf("%w: a prompt of %d tokens and %d new ones exceed the model's context of %d", checkpoint.ErrRequest, longest, req.New, req.Context)
-	case longest+req.New == 0:
-		return nil, nil, fmt.Errorf("%w: an empty prompt and no new tokens", checkpoint.ErrRequest)
+	case req.NewTokens < 0:
+		return nil, nil, fmt.Errorf("%w: %d new tokens, want at least 0", models.ErrRequest, req.NewTokens)
+	case req.NewTokens > req.Context || longest > req.Context-req.NewTokens:
+		return nil, nil, fmt.Errorf("%w: a prompt of %d tokens and %d new ones exceed the model's context of %d", models.ErrRequest, longest, req.NewTokens, req.Context)
+	case longest+req.NewTokens == 0:
+		return nil, nil, fmt.Errorf("%w: an empty prompt and no new tokens", models.ErrRequest)
 	}
 	for b, p := range req.Prompts {
 		if err := CheckIDs(p, req.Vocab); err != nil {
@@ -172,7 +141,7 @@ func (req *Request) pad() (prompts [][]int32, padding []int, err error) {
 func CheckIDs(ids []int32, vocab int) error {
 	for i, id := range ids {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("%w: token id %d at position %d is outside the vocabulary [0, %d)", checkpoint.ErrRequest, id, i, vocab)
+			return fmt.Errorf("%w: token id %d at position %d is outside the vocabulary [0, %d)", models.ErrRequest, id, i, vocab)
 		}
 	}
 	return nil
@@ -189,13 +158,13 @@ func anyPositive(v []int) bool {
 
 // LogitsRequest is a forward pass to run.
 type LogitsRequest struct {
-	Build   Builder
-	Intact  func() error // as in Request
-	IDs     [][]int32    // of one length
-	Padding []int        // tokens on the left of each sequence; nil for none
-	Restart bool         // positions count from the first real token
-	Vocab   int
-	Context int
+	Build                Builder
+	Intact               func() error // as in Request
+	IDs                  [][]int32    // of one length
+	Padding              []int        // tokens on the left of each sequence; nil for none
+	PositionsSkipPadding bool         // positions count from the first real token
+	Vocab                int
+	Context              int
 }
 
 // Logits runs one dense forward pass in float32 and returns the logits of every
@@ -205,7 +174,7 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 		return nil, err
 	}
 	n := len(req.IDs[0])
-	shape := Shape{Batch: len(req.IDs), Len: n, Rows: len(req.IDs) * n, Padded: req.Padding != nil}
+	shape := models.Shape{Batch: len(req.IDs), Len: n, Rows: len(req.IDs) * n, Padded: req.Padding != nil}
 	sess, err := NewSession(req.Build, shape, pulsecol.Config{Precision: pulsecol.Float32})
 	if err != nil {
 		return nil, err
@@ -213,7 +182,7 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 	defer sess.Close()
 	sess.intact = req.Intact
 	if req.Padding != nil {
-		sess.SetPadding(req.Padding, req.Restart)
+		sess.SetPadding(req.Padding, req.PositionsSkipPadding)
 	}
 	if err := sess.load(ctx, nil); err != nil {
 		return nil, err
@@ -243,24 +212,24 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 
 func (req *LogitsRequest) check() error {
 	if len(req.IDs) == 0 || len(req.IDs[0]) == 0 {
-		return fmt.Errorf("%w: no token ids", checkpoint.ErrRequest)
+		return fmt.Errorf("%w: no token ids", models.ErrRequest)
 	}
 	n := len(req.IDs[0])
 	if n > req.Context {
-		return fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", checkpoint.ErrRequest, n, req.Context)
+		return fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", models.ErrRequest, n, req.Context)
 	}
 	if req.Padding != nil && len(req.Padding) != len(req.IDs) {
-		return fmt.Errorf("%w: padding of %d sequences, there are %d", checkpoint.ErrRequest, len(req.Padding), len(req.IDs))
+		return fmt.Errorf("%w: padding of %d sequences, there are %d", models.ErrRequest, len(req.Padding), len(req.IDs))
 	}
 	for b, ids := range req.IDs {
 		if len(ids) != n {
-			return fmt.Errorf("%w: sequence %d has %d tokens, sequence 0 has %d", checkpoint.ErrRequest, b, len(ids), n)
+			return fmt.Errorf("%w: sequence %d has %d tokens, sequence 0 has %d", models.ErrRequest, b, len(ids), n)
 		}
 		if err := CheckIDs(ids, req.Vocab); err != nil {
 			return fmt.Errorf("sequence %d: %w", b, err)
 		}
 		if req.Padding != nil && (req.Padding[b] < 0 || req.Padding[b] > n) {
-			return fmt.Errorf("%w: sequence %d has %d padding tokens, want 0 to %d", checkpoint.ErrRequest, b, req.Padding[b], n)
+			return fmt.Errorf("%w: sequence %d has %d padding tokens, want 0 to %d", models.ErrRequest, b, req.Padding[b], n)
 		}
 	}
 	return nil

@@ -8,42 +8,23 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Shape is what a graph is built for. Gorgonia fixes shapes at build time.
-type Shape struct {
-	Batch  int
-	Len    int  // tokens of a sequence, padding included
-	Rows   int  // most rows of logits wanted in one step
-	Padded bool // some sequences are shorter and padded on the left
-}
-
-// Graph is a model in a Gorgonia graph: its inputs and its output.
-type Graph struct {
-	Shape
-	Vocab int
-
-	IDs       *gorgonia.Node // [Batch,Len] int32
-	Positions *gorgonia.Node // [Batch,Len] int32
-	Mask      *gorgonia.Node // [Batch,Len] float32, 0 for padding; nil unless Padded
-	Rows      *gorgonia.Node // [Shape.Rows] int32: b*Len+i, or -1 for none
-	Logits    *gorgonia.Node // [Shape.Rows,Vocab] float32
-}
-
 // NewGraph adds the input nodes of a model to g.
-func NewGraph(g *gorgonia.ExprGraph, s Shape, vocab int, ctl *pulsecol.Controller) (*Graph, error) {
+func NewGraph(g *gorgonia.ExprGraph, s models.Shape, vocab int, ctl *pulsecol.Controller) (*models.Graph, error) {
 	if g == nil || ctl == nil {
-		return nil, fmt.Errorf("%w: the graph or the controller is nil", checkpoint.ErrRequest)
+		return nil, fmt.Errorf("%w: the graph or the controller is nil", models.ErrRequest)
 	}
 	// Rows are int32, as the number of a token is over all sequences.
 	if s.Batch < 1 || s.Len < 1 || s.Rows < 1 || s.Batch > math.MaxInt32/s.Len || s.Rows > s.Batch*s.Len {
-		return nil, fmt.Errorf("%w: a graph of %d sequences of %d tokens with %d rows of logits", checkpoint.ErrRequest, s.Batch, s.Len, s.Rows)
+		return nil, fmt.Errorf("%w: a graph of %d sequences of %d tokens with %d rows of logits", models.ErrRequest, s.Batch, s.Len, s.Rows)
 	}
-	out := &Graph{Shape: s, Vocab: vocab}
+	out := &models.Graph{Shape: s, Vocab: vocab}
 	out.IDs = gorgonia.NewMatrix(g, tensor.Int32, gorgonia.WithShape(s.Batch, s.Len), gorgonia.WithName("ids"))
 	out.Positions = gorgonia.NewMatrix(g, tensor.Int32, gorgonia.WithShape(s.Batch, s.Len), gorgonia.WithName("positions"))
 	out.Rows = gorgonia.NewVector(g, tensor.Int32, gorgonia.WithShape(s.Rows), gorgonia.WithName("rows"))
@@ -53,16 +34,17 @@ func NewGraph(g *gorgonia.ExprGraph, s Shape, vocab int, ctl *pulsecol.Controlle
 	return out, nil
 }
 
-// Options returns the attention options of the graph's blocks.
-func (g *Graph) Options() []pulsecol.AttentionOption {
+// AttentionOptions returns the attention options of the graph's blocks.
+func AttentionOptions(g *models.Graph) []pulsecol.AttentionOption {
 	if g.Mask == nil {
 		return nil
 	}
 	return []pulsecol.AttentionOption{pulsecol.WithPaddingMask(g.Mask)}
 }
 
-// Ahead returns the inputs that only layers behind the embedding read; see graph.Embed.
-func Ahead(g *Graph) []*gorgonia.Node {
+// LaterInputs returns the inputs that only layers after the embedding read; see
+// graph.Embed.
+func LaterInputs(g *models.Graph) []*gorgonia.Node {
 	nodes := []*gorgonia.Node{g.Positions, g.Rows}
 	if g.Mask != nil {
 		nodes = append(nodes, g.Mask)
@@ -70,13 +52,13 @@ func Ahead(g *Graph) []*gorgonia.Node {
 	return nodes
 }
 
-// Builder adds a model to a Gorgonia graph under a controller.
-type Builder func(g *gorgonia.ExprGraph, s Shape, ctl *pulsecol.Controller) (*Graph, error)
+// A Builder adds a model to a Gorgonia graph under a controller.
+type Builder func(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error)
 
 // Session is a model ready to run: a graph, the machine that steps it, and the
 // memory of both.
 type Session struct {
-	graph   *Graph
+	graph   *models.Graph
 	expr    *gorgonia.ExprGraph
 	machine *pulsecol.Machine
 	ctl     *pulsecol.Controller
@@ -90,7 +72,7 @@ type Session struct {
 
 // NewSession builds the graph for a shape and compiles it. Positions count from
 // 0; see SetPadding for padded batches.
-func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err error) {
+func NewSession(build Builder, s models.Shape, cfg pulsecol.Config) (_ *Session, err error) {
 	ctl, err := pulsecol.NewController(cfg)
 	if err != nil {
 		return nil, err
@@ -135,10 +117,10 @@ func NewSession(build Builder, s Shape, cfg pulsecol.Config) (_ *Session, err er
 	return sess, nil
 }
 
-// SetPadding says how many tokens on the left of each sequence are padding.
-// restart makes positions count from the first real token, as Dream's sampler
-// does; LLaDA's positions ignore padding.
-func (s *Session) SetPadding(padding []int, restart bool) {
+// SetPadding sets how many tokens on the left of each sequence are padding. Positions
+// count the padding, as LLaDA's do; with positionsSkip they count from the first real
+// token, as Dream's do.
+func (s *Session) SetPadding(padding []int, positionsSkip bool) {
 	n := s.graph.Len
 	for b, pad := range padding {
 		for i := range n {
@@ -146,7 +128,7 @@ func (s *Session) SetPadding(padding []int, restart bool) {
 			if i < pad {
 				s.mask[b*n+i] = 0
 			}
-			if restart {
+			if positionsSkip {
 				s.positions[b*n+i] = int32(i - pad)
 				if i < pad {
 					s.positions[b*n+i] = 1 // as the reference fills it; never read
@@ -170,7 +152,7 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []sampler.Row
 	n := s.graph.Len
 	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
 		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
-			checkpoint.ErrRequest, len(ids), len(ids[0]), len(rows), s.graph.Batch, n, len(s.rows))
+			models.ErrRequest, len(ids), len(ids[0]), len(rows), s.graph.Batch, n, len(s.rows))
 	}
 	for b, row := range ids {
 		copy(s.ids[b*n:], row)

@@ -1,0 +1,129 @@
+package dream
+
+import (
+	"context"
+	_ "embed"
+	"io/fs"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/models"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"github.com/pulsecol/pulsecol/models/internal/session"
+	"gorgonia.org/gorgonia"
+)
+
+// Model is an open checkpoint. Its weights stay mapped, in their storage type,
+// until Close. A Model may be used by several goroutines at once.
+type Model struct {
+	base     *session.Model
+	defaults GenerateOptions
+}
+
+// architecture is what distinguishes Dream from other models.
+var architecture = session.Architecture{
+	Name: "dream", Config: parseConfig, Weights: loadWeights, Forward: forward, PositionsSkipPadding: true,
+	// The form of Dream-v0-Instruct-7B: Qwen2.5's without tools.
+	Chat: checkpoint.ChatForm{
+		System: "You are a helpful assistant.", BeforeRole: "<|im_start|>", AfterRole: "\n", End: "<|im_end|>\n",
+	},
+}
+
+// Open reads the model directory dir: config.json, the weights
+// (model.safetensors, or shards with model.safetensors.index.json) and, if they
+// are there, tokenizer files and generation_config.json.
+//
+// Where no such path exists, dir may be the name of a model that HuggingFace's
+// libraries or hf download have put into their cache folder (HF_HUB_CACHE,
+// HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
+// "Dream-org/Dream-v0-Instruct-7B" or "Dream-org/Dream-v0-Instruct-7B@main". Nothing is downloaded.
+func Open(dir string) (*Model, error) { return open(checkpoint.OpenDir(dir)) }
+
+// OpenFS reads a model from fsys; weights is the content of model.safetensors. It is
+// kept, not copied, and must not change until Close.
+func OpenFS(fsys fs.FS, weights []byte) (*Model, error) {
+	return open(checkpoint.OpenFS(fsys, weights))
+}
+
+// Random returns a model of a config.json with random weights, for measuring times and
+// memory without a checkpoint. context above 0 replaces max_position_embeddings, on which
+// neither depends. Equal seeds give equal weights. The model has no tokenizer.
+//
+// Weights are bfloat16, normally distributed with a standard deviation of 0.02;
+// norms are 1. All tensors are windows of one block in host memory, little larger
+// than the largest of them.
+func Random(config []byte, context int, seed uint64) (*Model, error) {
+	return open(checkpoint.RandomFiles(config, context, seed))
+}
+
+//go:embed dream-7b.json
+var published string
+
+// Published returns the config.json of Dream-v0-Base-7B and Dream-v0-Instruct-7B.
+func Published() []byte { return []byte(published) }
+
+func open(f *checkpoint.Files, err error) (*Model, error) {
+	m := new(Model)
+	if err == nil {
+		m.defaults, err = parseGeneration(f.Generation)
+	}
+	if m.base, err = session.Open(&architecture, f, err); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close unmaps the weights. Nothing of the model may be in use.
+func (m *Model) Close() error { return m.base.Close() }
+
+// Config returns the model's architecture.
+func (m *Model) Config() models.Config { return m.base.Config }
+
+// Build adds the transformer to g with its attention under ctl, whose layers
+// 0..Layers-1 it takes. Row i of the logits predicts token i+1: the model was made
+// from an autoregressive one.
+//
+// The graph reads the model's weights: it must not run after Close.
+func (m *Model) Build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error) {
+	return m.base.Build(g, s, ctl)
+}
+
+// Logits runs one forward pass with full attention over sequences of one length, in
+// float32 on any device, and returns the logits of every token, [len(ids), n, Vocab].
+// padding gives the number of padding tokens on the left of each sequence; nil is
+// none.
+func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
+	return m.base.Logits(ctx, ids, padding)
+}
+
+// Encode returns the token ids of text. Added tokens in it are recognised, the mask
+// and the end of a turn among them; nothing is put before or after it. Text of a
+// conversation is for EncodeChat.
+func (m *Model) Encode(text string) ([]int32, error) { return m.base.Encode(text) }
+
+// Decode returns the text of ids without special tokens.
+func (m *Model) Decode(ids []int32) (string, error) { return m.base.Decode(ids) }
+
+// EncodeChat returns the token ids of a conversation, ready for the assistant's answer.
+// A last message of the assistant is the beginning of that answer, taken as it is.
+//
+// The form is the checkpoint's own chat template (chat_template.jinja, or chat_template
+// in tokenizer_config.json), as transformers renders it. Without one it is that of
+// Dream-v0-Instruct-7B, which is Qwen2.5's without tools and puts a default system
+// message before a conversation that has none.
+//
+// Special tokens are recognised in the form only: a message that spells
+// "<|im_end|>" does not end its turn, and has the ids of these ten characters.
+//
+// The error is models.ErrNoTokenizer, models.ErrChatTemplate, which says what of the
+// template is not supported or which message it changes, or names text that is not valid
+// UTF-8.
+func (m *Model) EncodeChat(messages []models.Message) ([]int32, error) {
+	return m.base.EncodeChat(messages)
+}
+
+// EncodeChatTemplate is EncodeChat with source, a Jinja template, in place of the
+// checkpoint's own. If it is empty, the form is the one that EncodeChat takes without
+// a template.
+func (m *Model) EncodeChatTemplate(source string, messages []models.Message) ([]int32, error) {
+	return m.base.EncodeChatTemplate(source, messages)
+}

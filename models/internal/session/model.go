@@ -1,0 +1,173 @@
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/sampler"
+	"github.com/pulsecol/pulsecol/models"
+	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
+	"gorgonia.org/gorgonia"
+)
+
+// Architecture is what distinguishes the models of a package.
+type Architecture struct {
+	Name    string // of the package; its errors begin with it
+	Config  func(jsonfile.File) (models.Config, error)
+	Weights func(*checkpoint.Loader, models.Config) *checkpoint.Weights
+
+	// Forward adds the forward pass to a graph that has its inputs, and returns the
+	// logits.
+	Forward func(models.Config, *checkpoint.Weights, *models.Graph, *pulsecol.Controller) (*gorgonia.Node, error)
+
+	PositionsSkipPadding bool // positions count from the first real token
+	Chat                 checkpoint.ChatForm
+}
+
+// Model is an open model. Its errors begin with the name of its package.
+type Model struct {
+	*Architecture
+	*checkpoint.Files
+	Config  models.Config
+	Weights *checkpoint.Weights
+}
+
+// Open reads configuration and weights of a model's files, and closes these on an
+// error. err is that of opening the files.
+func Open(a *Architecture, f *checkpoint.Files, err error) (*Model, error) {
+	if err != nil {
+		return nil, a.wrap(err)
+	}
+	m := &Model{Architecture: a, Files: f}
+	if err := m.load(); err != nil {
+		f.Close()
+		return nil, a.wrap(err)
+	}
+	return m, nil
+}
+
+func (m *Model) load() (err error) {
+	if m.Config, err = m.Architecture.Config(m.Files.Config); err != nil {
+		return err
+	}
+	if m.Files.Context > 0 {
+		m.Config.Context = m.Files.Context
+	}
+	if err := m.OpenWeights(m.Config); err != nil {
+		return err
+	}
+	l := m.Loader()
+	m.Weights = m.Architecture.Weights(l, m.Config)
+	m.Weights.Bytes, err = l.Done()
+	return err
+}
+
+func (a *Architecture) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", a.Name, err)
+}
+
+// Build adds the model to g.
+func (m *Model) Build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error) {
+	out, err := m.build(g, s, ctl)
+	return out, m.wrap(err)
+}
+
+// build is a Builder.
+func (m *Model) build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error) {
+	if err := m.CheckOpen(); err != nil {
+		return nil, err
+	}
+	if s.Len > m.Config.Context {
+		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", models.ErrRequest, s.Len, m.Config.Context)
+	}
+	out, err := NewGraph(g, s, m.Config.Vocab, ctl)
+	if err != nil {
+		return nil, err
+	}
+	if out.Logits, err = m.Forward(m.Config, m.Weights, out, ctl); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Logits runs one forward pass with full attention in float32; see LogitsRequest.
+func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
+	out, err := Logits(ctx, LogitsRequest{
+		Build: m.build, Intact: m.Intact, IDs: ids, Padding: padding,
+		PositionsSkipPadding: m.PositionsSkipPadding, Vocab: m.Config.Vocab, Context: m.Config.Context,
+	})
+	return out, m.wrap(err)
+}
+
+// EncodeChat returns the token ids of a conversation in the checkpoint's form.
+func (m *Model) EncodeChat(messages []models.Message) ([]int32, error) {
+	return m.Files.EncodeChat(&m.Chat, messages)
+}
+
+// EncodeChatTemplate returns the token ids of a conversation in the form of a template.
+func (m *Model) EncodeChatTemplate(source string, messages []models.Message) ([]int32, error) {
+	return m.Files.EncodeChatTemplate(source, &m.Chat, messages)
+}
+
+// Generation are the options of a generation that the sampler does not have.
+type Generation struct {
+	Config    pulsecol.Config
+	NewTokens int  // generated after each prompt
+	Guided    bool // by logits of the sequences with the prompt masked
+	OnLoad    func(done, total int64)
+	OnStep    func(models.Progress)
+}
+
+// Generate runs the sampler that newSampler makes for a callback.
+func (m *Model) Generate(ctx context.Context, prompts [][]int32, o Generation, newSampler func(onStep func(sampler.StepInfo)) Sampler) ([]models.Result, error) {
+	if p, ok := o.Config.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
+		p.Generation = o.NewTokens
+		o.Config.Pattern = p
+	}
+	results, err := Generate(ctx, Request{
+		Build: m.build, Intact: m.Intact, Prompts: prompts, Sampler: newSampler, Generation: o,
+		Context: m.Config.Context, Vocab: m.Config.Vocab, MaskID: m.Config.MaskID, PadID: m.Config.PadID,
+		PositionsSkipPadding: m.PositionsSkipPadding,
+	})
+	return results, m.wrap(err)
+}
+
+// First returns the only result of a batch of one prompt.
+func First(results []models.Result, err error) (*models.Result, error) {
+	if len(results) == 0 {
+		return nil, err
+	}
+	return &results[0], err
+}
+
+// TotalSteps returns the number of denoising steps of a sampler for prompts.
+func (m *Model) TotalSteps(s Sampler, prompts [][]int32) (int, error) {
+	total, err := s.TotalSteps(prompts)
+	if err != nil {
+		return 0, m.wrap(fmt.Errorf("%w: %w", models.ErrRequest, err))
+	}
+	return total, nil
+}
+
+// PredictMemory returns the memory of generating from prompts of promptLength tokens.
+func (m *Model) PredictMemory(batch, promptLength int, o Generation) (models.Memory, error) {
+	s := models.Shape{Batch: batch, Len: promptLength + o.NewTokens, Rows: batch * o.NewTokens}
+	if o.NewTokens == 0 {
+		s.Rows = 1
+	}
+	if o.Guided {
+		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
+	}
+	mem, err := PredictMemory(m.build, s, o.Config)
+	if err != nil {
+		return mem, m.wrap(err)
+	}
+	all := m.Config.TiedHead || mem.GPU.Weights > 0 // a head or a GPU reads the whole embedding table
+	mem.Weights, mem.Checkpoint = m.TouchedWeights(m.Weights, all, s.Len)
+	return mem, nil
+}
