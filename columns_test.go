@@ -54,12 +54,12 @@ func TestPermutedKeys(t *testing.T) {
 	checkAttention(t, m.step(&moved, pulsecol.Reuse), a, r.table(0))
 }
 
-// TestRows: where rows are wanted, attention gives these the bits that it gives
+// TestRows: where rows are selected, attention gives these the bits that it gives
 // them among all, in every mode and pattern, whatever the rows of the step.
 func TestRows(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 8}
 	n := int32(s.Len)
-	wanted := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 70, 75}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}}
+	selected := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 70, 75}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}}
 	fixed := pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{randomColumns(newRand(1), 1, s.Heads, s.Len, 32)}}
 	for _, pattern := range []pulsecol.Pattern{nil, pulsecol.Blocks{Size: 16}, pulsecol.SparseD{BlockSize: 32}, pulsecol.SlidingWindow{Width: 20}, pulsecol.Streaming{Width: 20}, fixed} {
 		for _, padded := range []bool{false, true} {
@@ -84,8 +84,8 @@ func TestRows(t *testing.T) {
 				modes := map[pulsecol.Mode]bool{}
 				for round, off := range []bool{false, true} {
 					ctl.SetDense(off)
-					r.start(len(wanted))
-					for step, want := range wanted {
+					r.start(len(selected))
+					for step, want := range selected {
 						next := *randomOperands(uint64(22+step), s)
 						next.Valid = a.Valid
 						r.let(&next)

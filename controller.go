@@ -31,7 +31,7 @@ var (
 	ErrStale = op.ErrStale
 	// ErrOwner: the graph has layers of another controller.
 	ErrOwner = op.ErrOwner
-	// ErrMemory: the GPU has less memory than is wanted.
+	// ErrMemory: the GPU has too little memory.
 	ErrMemory = cudaop.ErrMemory
 )
 

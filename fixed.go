@@ -14,7 +14,7 @@ import (
 // Each query of a group sees exactly the keys that its group keeps in the table of its
 // layer, less those that are padding. A query that is left without a key gets zeros.
 //
-// Tables are not copied. They must not change while a controller goes by them.
+// Tables are not copied. They must not change while a controller uses them.
 type Fixed struct {
 	// Tables are those of the attention layers, by the index of Controller.Layer, or one
 	// for all layers. An entry may be nil where there is no attention.

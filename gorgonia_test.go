@@ -33,7 +33,7 @@ func TestAmongGorgoniasOperators(t *testing.T) {
 		p := must(gorgonia.Mul(must(gorgonia.Mul(m, must(gorgonia.Transpose(n, 1, 0))(t)))(t), n))(t)
 		return must(gorgonia.Reshape(p, tensor.Shape{1, 2, 40, 4}))(t)
 	}
-	// What comes before and after attention; y0 is used twice behind it.
+	// What comes before and after attention; y0 is used twice after it.
 	pre := func(x, z *gorgonia.Node) (q, k, v *gorgonia.Node) {
 		s := add(x, z)
 		q = tanh(matmul(s, mul(x, s)))

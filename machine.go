@@ -124,7 +124,7 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 }
 
 // Load copies the graph's weights to the GPU, if it runs there; otherwise the first
-// step does. report, if not nil, is told how many bytes are there, of how many. Once
+// step does. report, if not nil, gets the bytes that are there and the total. Once
 // ctx is done Load returns its error.
 func (m *Machine) Load(ctx context.Context, report func(done, total int64)) error {
 	if !m.running.CompareAndSwap(false, true) {

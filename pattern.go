@@ -43,7 +43,7 @@ type Streaming struct {
 
 // SparseD is the pattern of SparseD: for each query block, the key blocks with
 // the most attention, those of the prompt and those of the generated part ranked
-// apart. In each ranking max(1, ⌊(1-Sparsity)·B⌋+1) of B blocks are picked; picks
+// separately. In each ranking max(1, ⌊(1-Sparsity)·B⌋+1) of B blocks are picked; picks
 // of the first ranking that fall into the generated part are dropped. Use it with
 // the Skip schedule. Padding masks, which the published code ignores, are
 // respected.

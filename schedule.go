@@ -118,7 +118,7 @@ func (s Power) Mode(step, total int) Mode {
 // Mode gives what is known before anything was measured: a refresh at step 1.
 func (s Adaptive) Mode(step, total int) Mode { return refreshIf(step == 1) }
 
-// adaptive is a schedule that goes by drift: Adaptive, or a type that embeds it.
+// adaptive is a schedule that depends on drift: Adaptive, or a type that embeds it.
 type adaptive interface {
 	due(step, total, refreshes int, drift float64) bool
 }

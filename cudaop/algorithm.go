@@ -13,9 +13,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// cuBLASLt's heuristic orders algorithms by the time that it expects them to take. At
-// the clock that a GPU's power leaves to a large product another of its first eight is
-// often the fastest, and which one depends on the GPU and the shape. So the first product
+// cuBLASLt's heuristic orders algorithms by the time that it expects them to take. For a
+// large product, whose clock the power limit reduces, another of its first eight is often
+// the fastest, and which one depends on the GPU and the shape. So the first product
 // of a shape tries them, and all that follow in the process use the fastest.
 
 // tryFrom is the number of multiplications from which on a product tries algorithms:
@@ -33,24 +33,24 @@ func worthTrying(p product) bool {
 // and a half times as long as the products of a step.
 const tryRounds = 5
 
-// chosenAlgorithms are those of all machines, which share a GPU: Gorgonia has but one.
+// fastestAlgorithms are those of all machines, which share a GPU: Gorgonia has but one.
 // Every generation is a machine of its own.
-var chosenAlgorithms = struct {
+var fastestAlgorithms = struct {
 	sync.Mutex
 	of map[shape]int
 }{of: map[shape]int{}}
 
-// chooseAlgorithm chooses, of the algorithms of a shape's plan that give the same bits,
-// the one that is fastest for a product. If no machine has, it queues that product a few
+// tuneAlgorithm finds, among the algorithms of a shape's plan that give the same bits,
+// the fastest for a product. If no machine has, it queues that product a few
 // times and waits; the result is then not in p.y if that is the residual.
-func (d *device) chooseAlgorithm(s shape, how *plan, p product) error {
+func (d *device) tuneAlgorithm(s shape, how *plan, p product) error {
 	if how.algorithms() < 2 {
 		return nil
 	}
-	chosenAlgorithms.Lock()
-	defer chosenAlgorithms.Unlock() // machines that time their trials at once would time each other
-	if chosen, ok := chosenAlgorithms.of[s]; ok {
-		how.chosen = chosen
+	fastestAlgorithms.Lock()
+	defer fastestAlgorithms.Unlock() // machines that time their trials at once would time each other
+	if fastest, ok := fastestAlgorithms.of[s]; ok {
+		how.fastest = fastest
 		return nil
 	}
 	if p.inPlace {
@@ -69,15 +69,15 @@ func (d *device) chooseAlgorithm(s shape, how *plan, p product) error {
 	if err != nil {
 		return err
 	}
-	how.chosen = slices.MinFunc(same, func(a, b int) int { return cmp.Compare(took[a], took[b]) })
-	chosenAlgorithms.of[s] = how.chosen
+	how.fastest = slices.MinFunc(same, func(a, b int) int { return cmp.Compare(took[a], took[b]) })
+	fastestAlgorithms.of[s] = how.fastest
 	return nil
 }
 
 // sameBits lists the algorithms whose result has the first one's bits. They add
 // products in the same order: one that did not would round some of millions of sums
 // to another neighbour. So the clock decides about time alone, and the same inputs give
-// the same bits whichever it chooses.
+// the same bits whichever is the fastest.
 func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 	digest, err := d.kernel("digest", "digest")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// TestAlgorithms: a product gives the same bits whether the clock chooses its algorithm
+// TestAlgorithms: a product gives the same bits whether trials find its algorithm
 // or cuBLASLt's heuristic does, and adds its residual once.
 func TestAlgorithms(t *testing.T) {
 	needGPU(t)
@@ -61,7 +61,7 @@ func TestAlgorithms(t *testing.T) {
 				}
 				want := multiply(math.MaxInt64)
 				if got := multiply(0); !slices.Equal(got, want) {
-					t.Error("the algorithm that was chosen gives other bits than the first")
+					t.Error("the fastest algorithm gives other bits than the first")
 				}
 				plain := 0.0 // of one place, for a product that both get wrong
 				i, j := n/2, out/3

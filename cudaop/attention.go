@@ -91,8 +91,8 @@ func (c *call) selected(p exec.Attention) (*heads, error) {
 	return h, k.launch(1, address(rows), address(h.span), integer(c.in[4].Shape()[0]), integer(h.batch), integer(h.n))
 }
 
-// output is where attention leaves its result: in the layout BHND, [B,H,N,D], or BNHD,
-// [B,N,H,D], which is what MergeHeads makes of it.
+// output is where attention writes its result: in the layout BHND, [B,H,N,D], or BNHD,
+// [B,N,H,D], which MergeHeads returns.
 type output struct {
 	at   cu.DevicePtr
 	dt   tensor.Dtype
@@ -131,7 +131,7 @@ func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 			return err
 		}
 		queries, keys := h.batch*h.heads, h.batch*h.kvHeads
-		maps := []stack{{h.q, queries, h.n, h.dim}, {h.k, keys, h.n, h.dim}, {h.v, keys, h.n, h.dim}}
+		maps := []matrices{{h.q, queries, h.n, h.dim}, {h.k, keys, h.n, h.dim}, {h.v, keys, h.n, h.dim}}
 		return k.launchMapped(maps, k.items(queries, h.n), args...)
 	}
 	file := "denseattn_sm80"
@@ -253,8 +253,8 @@ func (c *call) keepCounts(sel exec.Selection, keys []int) (cu.DevicePtr, error) 
 	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
 }
 
-// topk queues the choice of the highest of the n scores of each of u groups, as many
-// as keep says.
+// topk queues the selection of the highest of the n scores of each of u groups, keep of each
+// batch row.
 func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, u, n, pitch, kind int) error {
 	name := "grouptopk_log16"
 	if kind == scoresFloat {

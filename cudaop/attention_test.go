@@ -45,7 +45,7 @@ func testPureOperators(t *testing.T) {
 	}
 }
 
-// pureOperators adds a layer's operators and their twins to a graph, and returns the
+// pureOperators adds a layer's operators and their CUDA implementations to a graph, and returns the
 // test of what a run of it gives.
 func pureOperators(t *testing.T, g *gorgonia.ExprGraph, path string, precision op.Precision, s kernel.Shape, p op.AttentionParams) func(t *testing.T) {
 	a := operandsOf(precision, 1, s)

@@ -100,10 +100,10 @@ const blasWorkspace = 32 << 20
 
 // plan is how cuBLASLt does products of one shape.
 type plan struct {
-	shape  shape
-	number int // that the queue has for it
-	made   C.plan
-	chosen int // of its algorithms
+	shape   shape
+	number  int // that the queue has for it
+	made    C.plan
+	fastest int // of its algorithms
 }
 
 func (p *plan) algorithms() int { return int(p.made.count) }
@@ -173,11 +173,11 @@ func (d *device) multiply(p product) error {
 		}
 		b.plans[s] = how
 		d.queue.plans = append(d.queue.plans, how)
-		if err := d.chooseAlgorithm(s, how, p); err != nil {
+		if err := d.tuneAlgorithm(s, how, p); err != nil {
 			return err
 		}
 	}
-	return d.queue.multiply(how, how.chosen, p)
+	return d.queue.multiply(how, how.fastest, p)
 }
 
 // start gives a stream a product by one of its plan's algorithms: of w and x, with a bias

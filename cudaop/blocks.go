@@ -8,12 +8,12 @@ import (
 )
 
 // blocks is what a selection ranks in place of single keys: blocks of consecutive
-// keys and, for SparseD, once more those of the generation, by a softmax over its
-// keys alone. A row of sums has one after the other.
+// keys and, for SparseD, a second time those of the generation, by a softmax over its
+// keys alone. A row of sums has the sums of the first ranking, then those of the second.
 type blocks struct {
 	size int // keys in a block
 	all  int // blocks
-	last int // the first block of the generation; all if it is not ranked apart
+	last int // the first block of the generation; all if there is no second ranking
 }
 
 func blocksOf(sel exec.Selection, n int) blocks {
@@ -25,31 +25,31 @@ func blocksOf(sel exec.Selection, n int) blocks {
 	return b
 }
 
-// behind is the number of blocks that are ranked apart.
-func (b blocks) behind() int { return b.all - b.last }
+// generation is the number of blocks of the second ranking.
+func (b blocks) generation() int { return b.all - b.last }
 
 // width is the length of a row of sums.
-func (b blocks) width() int { return b.all + b.behind() }
+func (b blocks) width() int { return b.all + b.generation() }
 
-// chooseBlocks queues the choice of the best blocks of each group, by the sums of their
+// topBlocks queues the selection of the best blocks of each group, by the sums of their
 // keys' scores, and fills a column table with their keys. lse is the log-sum-exp of
 // full attention, and afterwards that of attention to the generation.
-func (c *call) chooseBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.DevicePtr) error {
+func (c *call) topBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.DevicePtr) error {
 	b, u := blocksOf(sel, h.n), groups(h.n, group)
 	rows := h.batch * h.heads * u
 	sums, err := c.scratch(4 * int64(rows) * int64(b.width()))
 	if err != nil {
 		return err
 	}
-	// Blocks without a real key are not chosen; but SparseD's published code, which
+	// Blocks without a real key are not selected; but SparseD's published code, which
 	// ignores padding, lets them take part.
 	quota, padding := sel.Keep, func(row int) int { return (h.n - h.keys[row]) / b.size }
 	if sel.Kind == exec.SelectSparseD {
 		quota, padding = sel.Quota, func(int) int { return 0 }
 	}
-	// choose ranks n blocks from key first on, whose sums are elements at, at+1, ... of
+	// rank selects among n blocks from key first on, whose sums are elements at, at+1, ... of
 	// each row.
-	choose := func(n, first, at int) (chosen cu.DevicePtr, err error) {
+	rank := func(n, first, at int) (selected cu.DevicePtr, err error) {
 		if err := c.sumBlocks(h, lse, sums, group, first, b, at); err != nil {
 			return 0, err
 		}
@@ -61,17 +61,17 @@ func (c *call) chooseBlocks(h *heads, sel exec.Selection, group int, lse, bits c
 		if err != nil {
 			return 0, err
 		}
-		if chosen, err = c.scratch(4 * int64(rows) * int64(words(n))); err != nil {
+		if selected, err = c.scratch(4 * int64(rows) * int64(words(n))); err != nil {
 			return 0, err
 		}
-		return chosen, c.topk(sums+cu.DevicePtr(4*at), chosen, keep, from, h.batch, h.heads, u, n, b.width(), scoresFloat)
+		return selected, c.topk(sums+cu.DevicePtr(4*at), selected, keep, from, h.batch, h.heads, u, n, b.width(), scoresFloat)
 	}
-	chosen, err := choose(b.all, 0, 0)
+	selected, err := rank(b.all, 0, 0)
 	if err != nil {
 		return err
 	}
-	var behind cu.DevicePtr
-	if b.behind() > 0 {
+	var second cu.DevicePtr
+	if b.generation() > 0 {
 		first, generation := b.last*b.size, *h
 		if generation.start, err = c.perRow(h.batch, func(row int) int { return max(first, h.n-h.keys[row]) }); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (c *call) chooseBlocks(h *heads, sel exec.Selection, group int, lse, bits c
 		if err := c.logSumExp(&generation, lse); err != nil {
 			return err
 		}
-		if behind, err = choose(b.behind(), first, b.all); err != nil {
+		if second, err = rank(b.generation(), first, b.all); err != nil {
 			return err
 		}
 	}
@@ -87,8 +87,8 @@ func (c *call) chooseBlocks(h *heads, sel exec.Selection, group int, lse, bits c
 	if err != nil {
 		return err
 	}
-	return k.launch(rows, address(chosen), address(behind), address(h.start), address(bits),
-		integer(h.heads*u), integer(h.n), integer(b.size), integer(b.last), integer(words(b.all)), integer(words(b.behind())))
+	return k.launch(rows, address(selected), address(second), address(h.start), address(bits),
+		integer(h.heads*u), integer(h.n), integer(b.size), integer(b.last), integer(words(b.all)), integer(words(b.generation())))
 }
 
 // sumBlocks queues the sums of scores over blocks of keys from the first on. They are

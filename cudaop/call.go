@@ -39,10 +39,10 @@ type source interface {
 	take(kind exec.Kind, key any, bytes int64, c exec.Class) (cu.DevicePtr, error)
 }
 
-// planning asks a plan for memory. Addresses are none, but differ from one another.
+// planning asks a plan for memory. Its addresses point nowhere, but differ from one another.
 type planning struct{ run *exec.Run }
 
-// lastPlanned is the latest of the addresses that planning has made up.
+// lastPlanned is the latest of the addresses that stand for planned memory.
 var lastPlanned atomic.Uint64
 
 func (p *planning) take(kind exec.Kind, key any, bytes int64, c exec.Class) (at cu.DevicePtr, err error) {

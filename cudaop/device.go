@@ -21,12 +21,12 @@ import (
 // the memory nor the modules of another machine are valid.
 type device struct {
 	engine       *cuda.Engine
-	busy         sync.Mutex // what follows is in use, by the engine's thread or another
+	busy         sync.Mutex // guards the fields below, used by the engine's thread and others
 	capability   int        // 90 for compute capability 9.0
 	multiprocs   int
 	modules      map[string]cu.Module
 	kernels      map[string]*cudaKernel
-	typedKernels map[typedKernel]*cudaKernel // of layers.cu
+	typedKernels map[typedKernel]*cudaKernel // of the layers
 	heap         heap
 	arenas       arenas
 	step         uint64              // number of the step in progress
@@ -105,7 +105,7 @@ func newDevice(engine *cuda.Engine) (*device, error) {
 // runOnEngine runs f on the engine's own thread, in its context, after all that the machine
 // has queued. The thread matters: the machine's own goroutine is not locked to one,
 // and a CUDA context is current for a thread; and the engine may drain its queue on
-// that thread at any time, so nobody else should.
+// that thread at any time, so no other code should.
 func (d *device) runOnEngine(f func() error) error {
 	return d.onThread(func() error {
 		if err := d.engine.DoWork(); err != nil {
@@ -148,7 +148,7 @@ func (d *device) guarded(f func() error) (err error) {
 	return f()
 }
 
-// onThread is runOnEngine without what the machine has queued. Nothing is held back when it
+// onThread is runOnEngine without what the machine has queued. No command is buffered when it
 // returns.
 func (d *device) onThread(f func() error) (err error) {
 	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
@@ -200,8 +200,8 @@ func (d *device) withContext(f func() error) (err error) {
 // libraries of another are in its context.
 var lifecycle sync.Mutex
 
-// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, and for
-// machines beside other machines. Gorgonia makes a CUDA context current on one
+// NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, for several
+// machines at a time. Gorgonia makes a CUDA context current on one
 // thread and goes on on whichever Go picks, where another machine's context may be
 // current, or a destroyed one. Then it fails, and waits for ever for an engine that
 // has not started, or makes its cuBLAS handle in the other machine's context, and

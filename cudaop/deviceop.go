@@ -44,7 +44,7 @@ func (o *deviceOp) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return s, nil
 }
 
-// CallsExtern is true if the machine is to make room for the result on the GPU.
+// CallsExtern is true if the machine is to allocate the result on the GPU.
 func (o *deviceOp) CallsExtern() bool {
 	return !o.Placement().PlannedResult() && !o.impl.ownsResult()
 }

@@ -8,36 +8,37 @@ package cudaop
 #cgo nocallback launch
 #include <cuda.h>
 
-// stack is a number of matrices [rows, columns] of bfloat16, one after the other.
+// matrices are a batch of matrices [rows, columns] of bfloat16, one after the other.
 typedef struct {
 	CUdeviceptr at;
 	long long count, rows, columns;
-} stack;
+} matrices;
 
-// box_map makes the tensor map from which a kernel for Hopper copies boxes of 64 rows and 64 columns to shared memory, with
+// make_tensor_map makes the tensor map by which the TMA of Hopper copies boxes of 64 rows and 64 columns to shared memory, with
 // the 128-byte swizzle and zeros for rows that do not exist.
-static CUresult box_map(CUtensorMap *map, const stack *s) {
-	const cuuint64_t row = 2 * s->columns;
-	const cuuint64_t size[] = {s->columns, s->rows, s->count}, pitch[] = {row, row * s->rows};
+static CUresult make_tensor_map(CUtensorMap *map, const matrices *m) {
+	const cuuint64_t row = 2 * m->columns;
+	const cuuint64_t size[] = {m->columns, m->rows, m->count}, pitch[] = {row, row * m->rows};
 	const cuuint32_t box[] = {64, 64, 1}, step[] = {1, 1, 1};
-	return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)s->at, size, pitch, box, step,
+	return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)m->at, size, pitch, box, step,
 	                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
 	                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-// cluster is how many blocks the kernel wants in a cluster. A driver that does not know the attribute has no clusters.
+// cluster is the number of blocks in a cluster of the kernel. A driver that does not know the attribute has no clusters.
 static int cluster(CUfunction f) {
 	int width = 0;
 	return cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f) == CUDA_SUCCESS && width > 1 ? width : 1;
 }
 
-// launch is cuLaunchKernel for a kernel whose arguments are the maps of up to 3 stacks and then n of 8 bytes each. gorgonia.org/cu copies every argument to memory that it allocates, and has no maps.
-static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, const stack *stacks, int mapped,
+// launch is cuLaunchKernel for a kernel whose arguments are the tensor maps of up to 3 operands and then n of 8 bytes each.
+// gorgonia.org/cu copies every argument to memory that it allocates, and has no tensor maps.
+static CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, const matrices *operands, int mapped,
                        unsigned long long *args, int n, CUstream stream) {
 	CUtensorMap maps[3];
 	void *params[mapped + n];
 	for (int i = 0; i < mapped; i++) {
-		CUresult code = box_map(&maps[i], &stacks[i]);
+		CUresult code = make_tensor_map(&maps[i], &operands[i]);
 		if (code != CUDA_SUCCESS) return code;
 		params[i] = &maps[i];
 	}
@@ -66,7 +67,7 @@ type cudaKernel struct {
 	rows         int // of an item of work
 	perMultiproc int // 0: a block for each item
 	multiprocs   int
-	cluster      int // blocks that run together
+	cluster      int // blocks in a cluster
 }
 
 // defaultShared is the dynamic shared memory a block may use without asking.
@@ -109,8 +110,8 @@ func allowShared(fn C.CUfunction, bytes int) error {
 	return nil
 }
 
-// stack is a number of matrices of bfloat16 on the GPU, one after the other.
-type stack struct {
+// matrices are a batch of matrices of bfloat16 on the GPU, one after the other.
+type matrices struct {
 	at                   cu.DevicePtr
 	count, rows, columns int
 }
@@ -121,9 +122,9 @@ func (k *cudaKernel) launch(items int, args ...uint64) error {
 	return k.launchMapped(nil, items, args...)
 }
 
-// launchMapped is launch for a kernel that takes tensor maps of the stacks, at most
+// launchMapped is launch for a kernel that takes tensor maps of the operands, at most
 // 3, before its other arguments.
-func (k *cudaKernel) launchMapped(stacks []stack, items int, args ...uint64) error {
+func (k *cudaKernel) launchMapped(operands []matrices, items int, args ...uint64) error {
 	if items == 0 {
 		return nil
 	}
@@ -132,17 +133,17 @@ func (k *cudaKernel) launchMapped(stacks []stack, items int, args ...uint64) err
 		grid = min(items, k.perMultiproc*k.multiprocs)
 	}
 	grid = (grid + k.cluster - 1) / k.cluster * k.cluster
-	return k.queue.launch(k, grid, stacks, args)
+	return k.queue.launch(k, grid, operands, args)
 }
 
-// start gives a stream the kernel. Every stack is four words.
-func (k *cudaKernel) start(stream C.CUstream, grid int, stacks, args []uint64) error {
-	var maps [3]C.stack
-	for i := range len(stacks) / 4 {
-		s := stacks[4*i:]
-		maps[i] = C.stack{at: C.CUdeviceptr(s[0]), count: C.longlong(s[1]), rows: C.longlong(s[2]), columns: C.longlong(s[3])}
+// start launches the kernel on a stream. Each of the operands is four words.
+func (k *cudaKernel) start(stream C.CUstream, grid int, operands, args []uint64) error {
+	var maps [3]C.matrices
+	for i := range len(operands) / 4 {
+		s := operands[4*i:]
+		maps[i] = C.matrices{at: C.CUdeviceptr(s[0]), count: C.longlong(s[1]), rows: C.longlong(s[2]), columns: C.longlong(s[3])}
 	}
-	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), &maps[0], C.int(len(stacks)/4), (*C.ulonglong)(&args[0]), C.int(len(args)), stream); code != C.CUDA_SUCCESS {
+	if code := C.launch(k.fn, C.uint(grid), C.uint(k.threads), C.uint(k.shared), &maps[0], C.int(len(operands)/4), (*C.ulonglong)(&args[0]), C.int(len(args)), stream); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: kernel %s on %d blocks: CUDA error %d", k.name, grid, int(code))
 	}
 	return nil

@@ -33,9 +33,9 @@ func SetLogitsBytes(n int) (before int) {
 }
 
 // SetTryFrom sets from how many multiplications on products try algorithms, and
-// returns what did. What was chosen before is forgotten.
+// returns what did. The fastest algorithms so far are forgotten.
 func SetTryFrom(n int64) (before int64) {
-	clear(chosenAlgorithms.of)
+	clear(fastestAlgorithms.of)
 	before, tryFrom = tryFrom, n
 	return before
 }
@@ -100,8 +100,8 @@ func Plans(vm gorgonia.VM) (n int, err error) {
 	return n, err
 }
 
-// Choose applies a rule to rows of the host's on a machine's GPU.
-func Choose(vm gorgonia.VM, rule *lmhead.Rule, rows, unconditional [][]float32) (out []lmhead.Choice, err error) {
+// ApplyRule applies a rule to rows of the host's on a machine's GPU.
+func ApplyRule(vm gorgonia.VM, rule *lmhead.Rule, rows, unconditional [][]float32) (out []lmhead.Choice, err error) {
 	err = inCall(vm, func(c *call) (err error) {
 		copied := func(rows [][]float32) (cu.DevicePtr, error) {
 			if rows == nil {
@@ -220,8 +220,8 @@ func Unknown(vm gorgonia.VM) error {
 	})
 }
 
-// HeldBack is the number of commands that the GPU has yet to get, of all machines.
-func HeldBack() (n int) {
+// Buffered is the number of commands that are not submitted yet, of all machines.
+func Buffered() (n int) {
 	devices.Lock()
 	defer devices.Unlock()
 	for _, d := range devices.of {

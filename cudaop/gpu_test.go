@@ -20,7 +20,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// TestLayerOperators: the layers around attention, on values of the machine, beside
+// TestLayerOperators: the layers around attention, on values of the machine, against
 // the same operators on the CPU. Inputs are exact in the precision, so that all of the
 // error is the GPU's: sums in float32, and results rounded once if at all.
 func TestLayerOperators(t *testing.T) { onBoth(t, testLayerOperators) }
@@ -100,7 +100,7 @@ func testLayers(t *testing.T, precision op.Precision, dim int) {
 	}
 }
 
-// TestResidual: a sum goes to the memory of a residual that nobody reads any more,
+// TestResidual: a sum takes the memory of a residual without further readers,
 // and to no other.
 func TestResidual(t *testing.T) {
 	needGPU(t)
@@ -144,8 +144,8 @@ func TestResidual(t *testing.T) {
 	}
 }
 
-// TestLayout: attention whose output lies by tokens gives the bits of attention whose
-// output goes to the machine, whoever reads it.
+// TestLayout: attention whose output has the layout BNHD gives the bits of attention whose
+// output goes to the machine, for all readers.
 func TestLayout(t *testing.T) { onBoth(t, testLayout) }
 
 func testLayout(t *testing.T) {
@@ -159,11 +159,11 @@ func testLayout(t *testing.T) {
 				if _, columns := pattern.(pulsecol.Columns); columns {
 					cfg.GroupSize = 32
 				}
-				apart, together := newBlocks(t, cfg, true), newBlocks(t, cfg, false)
+				separate, joined := newBlocks(t, cfg, true), newBlocks(t, cfg, false)
 				for step, mode := range []string{"refresh", "reuse", "full", "reuse again"} {
-					want := apart.run(t, step == 2)
+					want := separate.run(t, step == 2)
 					held := gpu.Held()
-					for what, got := range together.run(t, step == 2) {
+					for what, got := range joined.run(t, step == 2) {
 						for i := range got {
 							// What goes to the machine is not rounded, and then is when it comes back.
 							if x, y := got[i], want[what][i]; rounded(p, x) != rounded(p, y) {
@@ -181,16 +181,16 @@ func testLayout(t *testing.T) {
 	}
 }
 
-// blocks are attentions of a transformer's blocks with the products behind them.
+// blocks are attentions of a transformer's blocks with the products after them.
 type blocks struct {
 	ctl     *pulsecol.Controller
 	m       *pulsecol.Machine
 	results map[string]*gorgonia.Value
 }
 
-// newBlocks returns blocks of several shapes. Apart, the machine reads attention's
+// newBlocks returns blocks of several shapes. With separate, the machine reads attention's
 // outputs, so that they are in its memory.
-func newBlocks(t *testing.T, cfg pulsecol.Config, apart bool) *blocks {
+func newBlocks(t *testing.T, cfg pulsecol.Config, separate bool) *blocks {
 	t.Helper()
 	cfg.Device = pulsecol.CUDA
 	b := &blocks{ctl: must(pulsecol.NewController(cfg))(t), results: map[string]*gorgonia.Value{}}
@@ -202,7 +202,7 @@ func newBlocks(t *testing.T, cfg pulsecol.Config, apart bool) *blocks {
 		{Batch: 2, Heads: 4, KVHeads: 2, Len: 40, HeadDim: 80}, // bfloat16 becomes float32
 		{Batch: 2, Heads: 2, KVHeads: 1, Len: 21, HeadDim: 6},
 	} {
-		b.add(t, g, i, cfg.Precision, s, apart)
+		b.add(t, g, i, cfg.Precision, s, separate)
 	}
 	if err := op.NewWorkspace().Plan(g, b.ctl.Modes()); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func newBlocks(t *testing.T, cfg pulsecol.Config, apart bool) *blocks {
 }
 
 // add adds a block.
-func (b *blocks) add(t *testing.T, g *gorgonia.ExprGraph, layer int, p pulsecol.Precision, s kernel.Shape, apart bool) {
+func (b *blocks) add(t *testing.T, g *gorgonia.ExprGraph, layer int, p pulsecol.Precision, s kernel.Shape, separate bool) {
 	t.Helper()
 	path := name(s, 32) + "."
 	apply := func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node {
@@ -242,7 +242,7 @@ func (b *blocks) add(t *testing.T, g *gorgonia.ExprGraph, layer int, p pulsecol.
 	q, k, v := split("q", 0, s.Heads, x), split("k", s.Heads, s.KVHeads, x), split("v", s.Heads+s.KVHeads, s.KVHeads, x)
 	y := must(pulsecol.Attention(q, k, v, b.ctl.Layer(layer)))(t)
 	dense := apply(must(op.NewDenseAttn(path+"dense", 0, false))(t), q, k, v)
-	if apart {
+	if separate {
 		read(y)
 		read(dense)
 	}

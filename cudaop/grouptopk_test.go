@@ -76,7 +76,7 @@ func TestStats(t *testing.T) {
 			r.step(t)
 			for i := range latest {
 				now := must(r.ctl.Columns(i))(t)
-				density, churn := shares(now, latest[i].table)
+				density, churn := densityAndChurn(now, latest[i].table)
 				if !again { // nothing to replace
 					churn = 0
 				} else if churn < 0.01 {
@@ -154,9 +154,9 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// shares are the density of a column table and its churn against the one before; nil is
+// densityAndChurn are the density of a column table and its churn against the one before; nil is
 // an empty table.
-func shares(now, before *pulsecol.ColumnTable) (density, churn float64) {
+func densityAndChurn(now, before *pulsecol.ColumnTable) (density, churn float64) {
 	table := func(bits []uint32) *columns.Table {
 		return &columns.Table{Heads: now.Batch * now.Heads, Len: now.Len, Group: now.Group, Bits: bits}
 	}

@@ -13,9 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// weighted is a runner with weights.
+// weighted is an implementation with weights.
 type weighted interface {
-	// weights returns projections whose weights lie together, or a vector.
+	// weights returns projections whose weights are one matrix on the GPU, or a vector.
 	weights() ([]kernel.Projection, []byte)
 }
 
@@ -86,8 +86,8 @@ func weightsOf(order gorgonia.Nodes) (all []weights) {
 }
 
 // Load copies the weights of a graph's operators to the GPU of its machine, which
-// otherwise the first step does. report, if not nil, is told before and after each
-// tensor how many bytes are there, of how many. Once ctx is done Load returns its
+// otherwise the first step does. report, if not nil, is called before and after each
+// tensor with the bytes that are there and the total. Once ctx is done Load returns its
 // error; what is there stays.
 func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report func(done, total int64)) (err error) {
 	m, ok := vm.(gorgonia.CUDAMachine)

@@ -26,11 +26,11 @@ func same(a, b lmhead.Choice) bool {
 		(a.InvalidLogit == b.InvalidLogit || a.InvalidLogit != a.InvalidLogit && b.InvalidLogit != b.InvalidLogit)
 }
 
-// TestChoose: what the GPU makes of a row of logits is what the rule says, to the
+// TestApplyRule: what the GPU makes of a row of logits is what the rule says, to the
 // last bit.
-func TestChoose(t *testing.T) { onBoth(t, testChoose) }
+func TestApplyRule(t *testing.T) { onBoth(t, testApplyRule) }
 
-func testChoose(t *testing.T) {
+func testApplyRule(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", make([]float32, 8), 1, 1, 8)
 	read(must(op.Apply(must(cudaop.Wrap(op.NewAdd("add"), op.AutoPrecision))(t), x, x))(t))
@@ -74,7 +74,7 @@ func testChoose(t *testing.T) {
 					if rule.Guidance == 0 {
 						u = nil
 					}
-					got := must(cudaop.Choose(vm, &rule, rows, u))(t)
+					got := must(cudaop.ApplyRule(vm, &rule, rows, u))(t)
 					for i, c := range got {
 						if want := sampler.ApplyRule(&rule, rows[i], other[i]); !same(c, want) {
 							t.Fatalf("%d tokens, row %d, %+v: %+v, want %+v", vocab, i, rule, c, want)
@@ -101,7 +101,7 @@ func TestDeferLogits(t *testing.T) {
 	}
 	weight := must(op.NewWeightFloat32(vocab, features, normal(vocab*features, 0.3)))(t)
 	head := op.NewLMHead("head", weight)
-	wanted := []int32{0, 17, 3, 3, 8, 11, -1, -1, 5, -1}
+	selected := []int32{0, 17, 3, 3, 8, 11, -1, -1, 5, -1}
 	const rows = 6 // that are asked for
 	for _, c := range []struct {
 		precision op.Precision
@@ -111,7 +111,7 @@ func TestDeferLogits(t *testing.T) {
 			defer cudaop.SetLogitsBytes(cudaop.SetLogitsBytes(c.most))
 			g := gorgonia.NewGraph()
 			x := input(g, "x", normal(batch*n*features, 1), batch, n, features)
-			at := input(g, "rows", slices.Clone(wanted), len(wanted))
+			at := input(g, "rows", slices.Clone(selected), len(selected))
 			cpu, gpu := both(t, c.precision, op.NewGatherRows("rows"), x, at)
 			cpu = must(op.Apply(head, cpu, at))(t)
 			gpu = must(op.Apply(must(cudaop.Wrap(head, c.precision))(t), gpu, at))(t)
@@ -164,7 +164,7 @@ func TestDeferLogits(t *testing.T) {
 	}
 }
 
-// TestLogitsShapes: while fewer and fewer rows are wanted, the products of few shapes
+// TestLogitsShapes: while fewer and fewer rows are selected, the products of few shapes
 // serve them all, since each shape may cost cuBLASLt the loading of a kernel.
 func TestLogitsShapes(t *testing.T) {
 	needGPU(t)
@@ -187,14 +187,14 @@ func TestLogitsShapes(t *testing.T) {
 	before := must(cudaop.Plans(vm))(t)
 	rule := lmhead.Rule{SuppressToken: -1, BanToken: -1, DeferTokens: [2]int32{-1, -1}}
 	all := must(later(rows).(lmhead.RuleApplier).ApplyRule(&rule))(t)
-	for _, wanted := range []int{199, 129, 128, 127, 50, 2, 1} {
-		got := must(later(wanted).(lmhead.RuleApplier).ApplyRule(&rule))(t)
-		if len(got) != wanted {
-			t.Fatalf("%d choices of %d rows", len(got), wanted)
+	for _, selected := range []int{199, 129, 128, 127, 50, 2, 1} {
+		got := must(later(selected).(lmhead.RuleApplier).ApplyRule(&rule))(t)
+		if len(got) != selected {
+			t.Fatalf("%d choices of %d rows", len(got), selected)
 		}
 		for i, c := range got {
 			if c.Token != all[i].Token {
-				t.Errorf("%d rows, row %d: token %d, with all rows %d", wanted, i, c.Token, all[i].Token)
+				t.Errorf("%d rows, row %d: token %d, with all rows %d", selected, i, c.Token, all[i].Token)
 			}
 		}
 	}
@@ -209,9 +209,9 @@ func TestDeferLogitsErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x, rows := input(g, "x", make([]float32, 32), 1, 4, 8), []int32{0, 1}
 	weight := must(op.NewWeightFloat32(5, 8, make([]float32, 40)))(t)
-	wanted := input(g, "rows", rows, 2)
+	selected := input(g, "rows", rows, 2)
 	gpu := func(o gorgonia.Op, x *gorgonia.Node) *gorgonia.Node {
-		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, wanted))(t)
+		return must(op.Apply(must(cudaop.Wrap(o, op.AutoPrecision))(t), x, selected))(t)
 	}
 	later := lmhead.Defer(gpu(op.NewLMHead("head", weight), gpu(op.NewGatherRows("rows"), x)).Op())
 	if err := op.NewWorkspace().Plan(g, []op.Mode{op.Dense}); err != nil { // so that the step does not wait for the rows

@@ -73,7 +73,7 @@ func (c *call) measure(o gpu.MeasureOptions, n, dim int, report func(gpu.Measure
 		return err
 	}
 	row := gpu.Measurement{N: n, Heads: o.Heads, KVHeads: o.KVHeads, HeadDim: dim, Samples: o.Samples}
-	tell := func(kernel string, group int, sparsity, flops float64, run func() error) error {
+	time := func(kernel string, group int, sparsity, flops float64, run func() error) error {
 		if !slices.Contains(o.Kernels, kernel) {
 			return nil
 		}
@@ -88,14 +88,14 @@ func (c *call) measure(o gpu.MeasureOptions, n, dim int, report func(gpu.Measure
 
 	pairs := float64(o.Heads) * float64(n) * float64(n) * float64(dim)
 	dense := func() error { return c.dense(h, out, lse) }
-	if err := tell("dense", 0, 0, 4*pairs, dense); err != nil {
+	if err := time("dense", 0, 0, 4*pairs, dense); err != nil {
 		return err
 	}
 	if err := dense(); err != nil { // the scores need its log-sum-exp
 		return err
 	}
 	for _, group := range o.Groups {
-		if err := c.measureGroup(o, h, out, lse, group, pairs, dense, tell); err != nil {
+		if err := c.measureGroup(o, h, out, lse, group, pairs, dense, time); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (c *call) measure(o gpu.MeasureOptions, n, dim int, report func(gpu.Measure
 }
 
 func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.DevicePtr, group int, pairs float64, dense func() error,
-	tell func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
+	time func(kernel string, group int, sparsity, flops float64, run func() error) error) error {
 	u, pitch := groups(h.n, group), scorePitch(h.n)
 	scores, err := c.scratch(2 * int64(h.heads*u) * int64(pitch))
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.D
 		return err
 	}
 	collect := func() error { return c.scores(h, lse, scores, group, pitch, scoresLog16) }
-	if err := tell("scores", group, 0, 2*pairs, collect); err != nil {
+	if err := time("scores", group, 0, 2*pairs, collect); err != nil {
 		return err
 	}
 	if err := collect(); err != nil {
@@ -126,12 +126,12 @@ func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.D
 		if err != nil {
 			return err
 		}
-		choose := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, u, h.n, pitch, scoresLog16) }
-		if err := tell("topk", group, sparsity, 0, choose); err != nil {
+		topk := func() error { return c.topk(scores, bits, keep, 0, 1, h.heads, u, h.n, pitch, scoresLog16) }
+		if err := time("topk", group, sparsity, 0, topk); err != nil {
 			return err
 		}
-		refresh := func() error { return errors.Join(dense(), collect(), choose()) }
-		if err := tell("refresh", group, sparsity, 0, refresh); err != nil {
+		refresh := func() error { return errors.Join(dense(), collect(), topk()) }
+		if err := time("refresh", group, sparsity, 0, refresh); err != nil {
 			return err
 		}
 		if !slices.Contains(o.Kernels, "columnsparse") {
@@ -141,7 +141,7 @@ func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.D
 			return err
 		}
 		useful := pairs * float64(kept) / float64(h.n)
-		if err := tell("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, table{bits, 1, h.heads}, out, group) }); err != nil {
+		if err := time("columnsparse", group, sparsity, 4*useful, func() error { return c.sparse(h, table{bits, 1, h.heads}, out, group) }); err != nil {
 			return err
 		}
 	}

@@ -160,11 +160,11 @@ func TestLoad(t *testing.T) {
 	o.OnLoad = func(done, all int64) { seen, total = append(seen, done), all }
 	must(m.Generate(t.Context(), []int32{7}, cfg, o))(t)
 	if len(seen) < 10 || seen[0] != 0 || seen[len(seen)-1] != total {
-		t.Errorf("told of %v, of %d", seen, total)
+		t.Errorf("reported %v, of %d", seen, total)
 	}
 	for i := range seen[1:] {
 		if seen[i+1] <= seen[i] {
-			t.Errorf("told of %d after %d", seen[i+1], seen[i])
+			t.Errorf("reported %d after %d", seen[i+1], seen[i])
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	if calls != 3 {
-		t.Errorf("told %d times, want 3", calls)
+		t.Errorf("%d reports, want 3", calls)
 	}
 	if held := gpu.Held(); held != 0 {
 		t.Errorf("%d bytes held afterwards", held)

@@ -37,7 +37,7 @@ func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.
 // Close closes a machine.
 func Close(vm gorgonia.VM) error { return vm.Close() }
 
-// Flush does nothing: without -tags cuda nothing is held back.
+// Flush does nothing: without -tags cuda nothing is buffered.
 func Flush(gorgonia.VM) error { return nil }
 
 // PlanMemory returns the GPU memory that a graph takes: without -tags cuda none.

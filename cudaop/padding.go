@@ -20,8 +20,8 @@ type padding struct {
 	keys  []int        // real keys of each batch row
 }
 
-// lastPadding is the padding of the mask that was looked at last, for the other layers
-// of the step: to look at one the host waits for the GPU.
+// lastPadding is the padding of the mask that was read last, for the other layers of the
+// step: reading one makes the host wait for the GPU.
 type lastPadding struct {
 	padding
 	step   *exec.Step
@@ -29,10 +29,10 @@ type lastPadding struct {
 	mask   *gorgonia.Node // an input of the graph; others may change within a step
 }
 
-// paddingKey is that of what look leaves on the GPU for a mask.
+// paddingKey is the key of a mask's starts and counts on the GPU.
 type paddingKey struct{ mask *gorgonia.Node }
 
-// padding looks at the operator's last input, if that is a padding mask.
+// padding reads the operator's last input, if that is a padding mask.
 func (c *call) padding(p exec.Attention, batch, n int) (padding, error) {
 	all := padding{keys: slices.Repeat([]int{n}, batch)}
 	if !p.Masked {
@@ -53,19 +53,19 @@ func (c *call) padding(p exec.Attention, batch, n int) (padding, error) {
 	if known := &c.padded; node != nil && known.step == step && known.number == number && known.mask == node {
 		return known.padding, nil
 	}
-	found, err := c.look(all.start, batch, n)
+	found, err := c.readMask(all.start, batch, n)
 	if err == nil && node != nil {
 		c.padded = lastPadding{found, step, number, node}
 	}
 	return found, err
 }
 
-// paddingBytes is the size of what look leaves on the GPU.
+// paddingBytes is the size of a mask's starts and counts on the GPU.
 func paddingBytes(batch int) int64 { return 8 * int64(batch) }
 
-// look finds out where a mask's padding is, which it leaves at an address for the
-// kernels. They know padding in front only.
-func (c *call) look(at cu.DevicePtr, batch, n int) (padding, error) {
+// readMask computes the starts and counts of a mask to an address, for the kernels, and
+// copies them to the host. Padding that is not in front is an error: kernels take none.
+func (c *call) readMask(at cu.DevicePtr, batch, n int) (padding, error) {
 	mask, err := c.at(len(c.in)-1, tensor.Float32)
 	if err != nil {
 		return padding{}, err

@@ -36,17 +36,17 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// queue holds back the commands of operators and gives them to the GPU a segment at a time.
+// queue buffers the commands of operators and submits them to the GPU a segment at a time.
 // To launch a kernel takes the host 4 to 6 us, longer than a small kernel runs. The machine
 // runs the same operators in each step of a mode, at the addresses that were planned for
-// it, so a segment that is the same as in the step before becomes a CUDA graph, which takes
-// the host as long as one kernel. Whatever else touches the operators' memory, or waits for
-// the GPU, flushes first.
+// it, so a segment that equals that of the previous step becomes a CUDA graph, which takes
+// the host as long as one kernel. All other code that touches the operators' memory, or
+// waits for the GPU, flushes first.
 type queue struct {
 	discard  bool     // drops every command: memory is being planned
-	words    []uint64 // of the commands held back
+	words    []uint64 // of the buffered commands
 	commands int
-	most     int // to hold back
+	most     int // to buffer
 
 	kernels []*cudaKernel // by the number that commands have for them
 	plans   []*plan
@@ -58,8 +58,7 @@ type queue struct {
 	next   int        // segment
 }
 
-// segment is a run of commands that are given to the GPU together: the index-th of a step
-// of a mode.
+// segment identifies commands that are submitted at once: the index-th of a step of a mode.
 type segment struct {
 	mode  exec.Mode
 	index int
@@ -74,17 +73,16 @@ type replay struct {
 
 // Kinds of commands, the first of their words.
 const (
-	launchKernel uint64 = iota // kernel, blocks, stacks, arguments, and both
+	launchKernel uint64 = iota // kernel, blocks, operands, arguments, and both
 	multiplyRows               // plan, algorithm, w, x, bias, what is added, y, workspace
 	fillWords                  // address, value, count
 	copyBytes                  // to, from, count
 )
 
-// The first commands go to the GPU soon, so that it has work; the more it has, the more
-// may follow at once.
+// The first segment of a step is short, so that the GPU has work; later ones are longer.
 const (
-	firstHeld = 8
-	mostHeld  = 128
+	firstBuffered = 8
+	maxBuffered   = 128
 	// leastReplayed commands are worth a graph.
 	leastReplayed = 4
 	// mostSegments of a step are remembered, far more than the ten or so of a model.
@@ -92,10 +90,10 @@ const (
 )
 
 func newQueue(b *blas) *queue {
-	return &queue{most: firstHeld, blas: b, graphs: map[segment]*replay{}}
+	return &queue{most: firstBuffered, blas: b, graphs: map[segment]*replay{}}
 }
 
-// add holds back a command whose words have been appended.
+// add buffers a command whose words have been appended.
 func (q *queue) add() error {
 	if q.discard {
 		q.words = q.words[:0]
@@ -104,16 +102,16 @@ func (q *queue) add() error {
 	if q.commands++; q.commands < q.most {
 		return nil
 	}
-	more := min(2*q.most, mostHeld)
+	more := min(2*q.most, maxBuffered)
 	err := q.flush()
 	q.most = more
 	return err
 }
 
 // launch queues a kernel on so many blocks.
-func (q *queue) launch(k *cudaKernel, grid int, stacks []stack, args []uint64) error {
-	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(len(stacks)), uint64(len(args)))
-	for _, s := range stacks {
+func (q *queue) launch(k *cudaKernel, grid int, operands []matrices, args []uint64) error {
+	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(len(operands)), uint64(len(args)))
+	for _, s := range operands {
 		q.words = append(q.words, uint64(s.at), uint64(s.count), uint64(s.rows), uint64(s.columns))
 	}
 	q.words = append(q.words, args...)
@@ -138,9 +136,9 @@ func (q *queue) copy(to, from cu.DevicePtr, bytes int64) error {
 	return q.add()
 }
 
-// flush gives the GPU all commands that are held back.
+// flush submits all buffered commands.
 func (q *queue) flush() error {
-	q.most = firstHeld
+	q.most = firstBuffered
 	if q.commands == 0 {
 		return nil
 	}
@@ -194,8 +192,8 @@ func (r *replay) drop() error {
 	return nil
 }
 
-// Flush gives the GPU what operators of a machine hold back, so that it is queued when a
-// step ends, and an error of it is the step's.
+// Flush submits the commands that the operators of a machine have buffered, so that they
+// are queued when a step ends, and their errors are the step's.
 func Flush(vm gorgonia.VM) error {
 	m, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {
@@ -215,7 +213,7 @@ func Flush(vm gorgonia.VM) error {
 	return nil
 }
 
-// capture makes a program of the commands held back, without running them.
+// capture makes a program of the buffered commands, without running them.
 func (q *queue) capture(r *replay) error {
 	if code := C.begin(&q.stream); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: begin a graph: CUDA error %d", int(code))
@@ -227,7 +225,7 @@ func (q *queue) capture(r *replay) error {
 	return err
 }
 
-// run gives a stream the commands held back, one after the other.
+// run submits the buffered commands to a stream, one after the other.
 func (q *queue) run(stream C.CUstream) error {
 	for w := q.words; len(w) > 0; {
 		var err error
@@ -259,7 +257,7 @@ func (q *queue) run(stream C.CUstream) error {
 	return nil
 }
 
-// close drops everything, held back or not.
+// close drops everything, buffered or not.
 func (q *queue) close() error {
 	q.words, q.commands = nil, 0
 	for _, r := range q.graphs {

@@ -68,7 +68,7 @@ func TestQueue(t *testing.T) {
 			}
 		}
 	}
-	// What cannot be captured runs all the same, and a failure is told once.
+	// What cannot be captured runs all the same, and a failure is reported once.
 	v := values(20)
 	known, graphs := fill(v)
 	cudaop.NeverCapture()
@@ -84,7 +84,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a command that there is not: %v", err)
 	}
 	if got := must(cudaop.Fill(vm, v))(t); !slices.Equal(got, v) {
-		t.Fatalf("behind a failure: %v, want %v", got, v)
+		t.Fatalf("after a failure: %v, want %v", got, v)
 	}
 }
 
@@ -133,8 +133,8 @@ func TestStepFlushes(t *testing.T) {
 		if err := vm.Step(); err != nil {
 			t.Fatal(err)
 		}
-		if held := cudaop.HeldBack(); held != 0 {
-			t.Errorf("%d commands are held back behind a step", held)
+		if held := cudaop.Buffered(); held != 0 {
+			t.Errorf("%d commands are buffered after a step", held)
 		}
 	}
 	must(later(1).Rows(1, 0))(t)

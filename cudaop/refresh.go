@@ -13,8 +13,8 @@ import (
 // plenty of work for any GPU.
 var scoreBytes int64 = 1 << 30
 
-// refresh queues full attention and, from its scores, the choice of a column table.
-// out and bits are theirs.
+// refresh queues full attention to out and, from its scores, the selection of a column
+// table to bits.
 func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits cu.DevicePtr) error {
 	lse, err := c.scratch(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits
 		}
 	}
 	if sel.Kind != exec.SelectColumns {
-		return c.chooseBlocks(&ranked, sel, group, lse, bits)
+		return c.topBlocks(&ranked, sel, group, lse, bits)
 	}
 	keep, err := c.keepCounts(sel, h.keys)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits
 	})
 }
 
-// logSumExp queues the log-sum-exp of attention whose results nobody wants.
+// logSumExp queues the log-sum-exp of attention. Its results are dropped.
 func (c *call) logSumExp(h *heads, lse cu.DevicePtr) error {
 	dt := c.o.dtype()
 	unused, err := c.scratch(int64(h.batch*h.heads*h.n) * int64(h.dim) * int64(dt.Size()))
@@ -61,7 +61,7 @@ type part struct {
 }
 
 // scoresInParts queues the scores of a layer, part by part, and calls use when those
-// of a part are queued: how its rows of scores lie, scoreForm says.
+// of a part are queued. scoreForm has the layout of the rows.
 func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p part, scores cu.DevicePtr, pitch, kind int) error) error {
 	pitch, kind, size := c.o.scoreForm(h.n)
 	head := int64(groups(h.n, group)) * int64(pitch) * size
@@ -82,7 +82,7 @@ func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p p
 }
 
 // parts divides a layer into parts of at most so many heads, of which the first is
-// the largest. Heads that share a key head either stay together or are alone with it.
+// the largest. A part has either all heads of its key heads or some heads of one key head.
 func (h *heads) parts(most int) (parts []part) {
 	if most >= h.batch*h.heads {
 		return []part{{h, 0, 0}}
@@ -119,8 +119,8 @@ func (h *heads) slice(row, head, count int) *heads {
 }
 
 // scoreForm is how rows of n scores lie: the distance from one to the next in
-// elements, and the elements' type and size. What rounds inputs to 8 bits is served
-// by scores within 0.07 %.
+// elements, and the elements' type and size. For inputs rounded to 8 bits
+// scores within 0.07 % suffice.
 func (o *deviceOp) scoreForm(n int) (pitch, kind int, size int64) {
 	if o.dtype() == tensor.Float32 {
 		return scorePitch(n), scoresFloat, 4

@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// uploaded are the weights of projections on the GPU, one below the other, or their
-// biases, one behind the other.
+// uploaded are the weights of projections on the GPU, one after the other, or their
+// biases.
 type uploaded struct {
 	of []kernel.Projection
 	dt tensor.Dtype
@@ -60,7 +60,7 @@ func biased(p []kernel.Projection) bool {
 	return slices.ContainsFunc(p, func(p kernel.Projection) bool { return p.Bias != nil })
 }
 
-// matrix returns the weights of projections of the same inputs on the GPU, one below
+// matrix returns the weights of projections of the same inputs on the GPU, one after
 // the other, as float32 or bfloat16. They are copied there once for all operators
 // and steps of the machine.
 func (d *device) matrix(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
@@ -112,7 +112,7 @@ func encoded(w *kernel.Matrix, dt tensor.Dtype) ([]byte, error) {
 	return data, err
 }
 
-// bias returns the biases of projections on the GPU, one behind the other with zeros
+// bias returns the biases of projections on the GPU, one after the other with zeros
 // where there is none; 0 if there is none at all.
 func (d *device) bias(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if !biased(p) {

@@ -66,7 +66,7 @@ func TestEmbedPreload(t *testing.T) {
 func TestBuildRows(t *testing.T) {
 	const batch, n, steps = 2, 6, 4
 	ids := []int32{1, 2, 3, 6, 6, 6, 0, 4, 5, 6, 6, 6}
-	wanted := []int32{3, -1, 4, 11, 3, 0}
+	selected := []int32{3, -1, 4, 11, 3, 0}
 	at := make([]int32, len(ids))
 	for i := range at {
 		at[i] = int32(i % n)
@@ -79,7 +79,7 @@ func TestBuildRows(t *testing.T) {
 		x = must(model.block(t, 0).Build(x, positions, ctl.Layer(0)))(t)
 		var rows *gorgonia.Node
 		if some {
-			rows = variable(g, "rows", wanted, len(wanted))
+			rows = variable(g, "rows", selected, len(selected))
 		}
 		last := model.block(t, 1)
 		x = must(last.Attention(x, positions, rows, ctl.Layer(1)))(t)
@@ -102,10 +102,10 @@ func TestBuildRows(t *testing.T) {
 		whole, modes := run(model, false)
 		some, _ := run(model, true)
 		for step, got := range some {
-			if len(got) != len(wanted)*8 {
-				t.Fatalf("%s: %d numbers, want %d rows of 8", name, len(got), len(wanted))
+			if len(got) != len(selected)*8 {
+				t.Fatalf("%s: %d numbers, want %d rows of 8", name, len(got), len(selected))
 			}
-			for r, row := range wanted {
+			for r, row := range selected {
 				if row < 0 {
 					continue
 				}

@@ -102,10 +102,10 @@ func (m tiny) build(t testing.TB, g *gorgonia.ExprGraph, ctl *pulsecol.Controlle
 	for l := range blocks {
 		x = must(m.block(t, l).Build(x, positions, ctl.Layer(l)))(t)
 	}
-	wanted := variable(g, "rows", rows, len(rows))
-	x = must(graph.GatherRows("rows", x, wanted))(t)
+	selected := variable(g, "rows", rows, len(rows))
+	x = must(graph.GatherRows("rows", x, selected))(t)
 	x = must(graph.RMSNorm(x, w.norm("norm", 0.3, m.eps)))(t)
-	return must(graph.Logits("head", x, wanted, w.matrix(7, 8, 1, 0.2)))(t)
+	return must(graph.Logits("head", x, selected, w.matrix(7, 8, 1, 0.2)))(t)
 }
 
 var llada, dream = tiny{kvHeads: 2, theta: 5e5, eps: 1e-5}, tiny{kvHeads: 1, theta: 1e6, eps: 1e-6, bias: true}

@@ -10,7 +10,7 @@ import (
 
 // TestMain skips the tests: their graphs are on the CPU and use gorgonia.Read, on
 // which Gorgonia's cuda build ends the program (see op.Check). Package cudaop holds
-// the operators of both devices together.
+// the operators of both devices.
 func TestMain(*testing.M) {
 	fmt.Println("tests of CPU graphs run without -tags cuda")
 	os.Exit(0)

@@ -185,8 +185,8 @@ func workedLogits(n int) (q, k *tensor.Dense) {
 	return dense(logits, 1, 1, n, n), dense(identity, 1, 1, n, n)
 }
 
-// choose runs ScoreCollect and GroupTopK on the worked logits.
-func choose(t *testing.T, n int, p op.AttentionParams) (scores *tensor.Dense, sets [][]int) {
+// selectKeys runs ScoreCollect and GroupTopK on the worked logits.
+func selectKeys(t *testing.T, n int, p op.AttentionParams) (scores *tensor.Dense, sets [][]int) {
 	t.Helper()
 	p.Scale = 1
 	q, k := workedLogits(n)
@@ -197,7 +197,7 @@ func choose(t *testing.T, n int, p op.AttentionParams) (scores *tensor.Dense, se
 
 // TestWorkedColumns is PulseCol by hand on eight tokens.
 func TestWorkedColumns(t *testing.T) {
-	scores, sets := choose(t, 8, op.AttentionParams{Group: 4, Selection: op.Selection{Sparsity: 0.6}})
+	scores, sets := selectKeys(t, 8, op.AttentionParams{Group: 4, Selection: op.Selection{Sparsity: 0.6}})
 	want := []float32{
 		.0421, .0999, .0613, .0902, .4989, .1094, .0559, .0421,
 		.0684, .0807, .0642, .0289, .5894, .0324, .0676, .0684,
@@ -211,7 +211,7 @@ func TestWorkedColumns(t *testing.T) {
 	if diff := cmp.Diff([][]int{{1, 4, 5}, {0, 1, 4}}, sets); diff != "" {
 		t.Errorf("groups of 4, 3 keys (-want +got):\n%s", diff)
 	}
-	_, sets = choose(t, 8, op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.75}})
+	_, sets = selectKeys(t, 8, op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.75}})
 	if diff := cmp.Diff([][]int{{4, 5}, {3, 4}, {4, 6}, {2, 4}}, sets); diff != "" {
 		t.Errorf("groups of 2, 2 keys (-want +got):\n%s", diff)
 	}
@@ -247,7 +247,7 @@ func TestWorkedSparseD(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("n%d-%v", c.n, c.sparsity), func(t *testing.T) {
 			const block = 2
-			scores, sets := choose(t, c.n, op.AttentionParams{Group: block, Selection: op.Selection{
+			scores, sets := selectKeys(t, c.n, op.AttentionParams{Group: block, Selection: op.Selection{
 				Kind: op.SelectSparseD, Sparsity: c.sparsity, Block: block, Generation: c.generation,
 			}})
 			var got [][]int

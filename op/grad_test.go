@@ -212,7 +212,7 @@ func TestNoGradient(t *testing.T) {
 func TestGradOfColumns(t *testing.T) {
 	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 6, HeadDim: 2})
 	p := op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}}
-	build := func() (g *gorgonia.ExprGraph, cost, chooses, q *gorgonia.Node) {
+	build := func() (g *gorgonia.ExprGraph, cost, scored, q *gorgonia.Node) {
 		g = gorgonia.NewGraph()
 		in := inputs(g, qkv(a))
 		scores := must(op.Apply(must(op.NewScoreCollect("o", p))(t), in...))(t)
@@ -221,24 +221,24 @@ func TestGradOfColumns(t *testing.T) {
 		y := must(op.Apply(must(op.NewColumnSparseAttn("o", p))(t), q, in[1], in[2], columns))(t)
 		return g, must(gorgonia.Sum(y))(t), in[0], q
 	}
-	_, cost, chooses, q := build()
-	if _, err := op.Grad(cost, chooses); !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "in0") {
+	_, cost, scored, q := build()
+	if _, err := op.Grad(cost, scored); !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "in0") {
 		t.Errorf("by the columns alone: %v, want ErrNoGradient with respect to in0", err)
 	}
-	if _, err := op.Grad(cost, q, chooses); !errors.Is(err, op.ErrNoGradient) {
+	if _, err := op.Grad(cost, q, scored); !errors.Is(err, op.ErrNoGradient) {
 		t.Errorf("of two: %v, want ErrNoGradient", err)
 	}
 	_, cost, _, q = build()
 	if _, err := op.Grad(cost, q); err != nil {
 		t.Errorf("by the attention: %v", err)
 	}
-	g, _, chooses, q := build()
+	g, _, scored, q := build()
 	vm := gorgonia.NewLispMachine(g)
 	defer vm.Close()
 	if err := vm.RunAll(); err != nil {
 		t.Fatal(err)
 	}
-	for n, zero := range map[*gorgonia.Node]bool{chooses: true, q: false} {
+	for n, zero := range map[*gorgonia.Node]bool{scored: true, q: false} {
 		most := 0.0
 		for _, x := range float32s(must(n.Grad())(t).(*tensor.Dense)) {
 			most = max(most, math.Abs(float64(x)))

@@ -125,8 +125,8 @@ func TestLinear(t *testing.T) {
 	closeTo(t, float32s(y), ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&f32), nil), ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&f32), nil))
 }
 
-// TestLinearParts: projections side by side, and the residual connection behind
-// them, give what they give apart.
+// TestLinearParts: several projections in one operator, and the residual connection after
+// them, give the results of separate operators.
 func TestLinearParts(t *testing.T) {
 	const batch, n, in = 2, 3, 5
 	r := newRand(7)

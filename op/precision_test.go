@@ -18,7 +18,7 @@ func rounded(x []float32) []float32 {
 
 func same(x []float32) []float32 { return x }
 
-// TestPrecision looks at cases in which rounding the operands is all that
+// TestPrecision has cases in which rounding the operands is all that
 // happens: a single key has the weight 1, so that the output is its value, and a
 // linear layer of one input is one product.
 func TestPrecision(t *testing.T) {

@@ -124,14 +124,14 @@ func TestModes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				chosen := columns(a)
-				if diff := cmp.Diff(uint32s(chosen), table.Bits); diff != "" {
+				selected := columns(a)
+				if diff := cmp.Diff(uint32s(selected), table.Bits); diff != "" {
 					t.Errorf("the table (-without a State +with):\n%s", diff)
 				}
-				check(op.Reuse, a, sparse(a, chosen))
-				check(op.Reuse, b, sparse(b, chosen)) // other inputs, the same columns
+				check(op.Reuse, a, sparse(a, selected))
+				check(op.Reuse, b, sparse(b, selected)) // other inputs, the same columns
 				check(op.Dense, b, full(b))
-				check(op.Reuse, b, sparse(b, chosen)) // a dense step leaves the table
+				check(op.Reuse, b, sparse(b, selected)) // a dense step leaves the table
 				if _, err := l.do(op.Refresh, b); err != nil {
 					t.Fatal(err)
 				}

@@ -212,7 +212,7 @@ func TestKeptResultStays(t *testing.T) {
 	}
 }
 
-// failing is an operator that fails when told to, after the operators before it
+// failing is an operator that fails on request, after the operators before it
 // have taken their buffers.
 type failing struct {
 	planned
@@ -221,7 +221,7 @@ type failing struct {
 
 func (f failing) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	if *f.fail {
-		return nil, fmt.Errorf("%v: told to fail", f.planned)
+		return nil, fmt.Errorf("%v: fails on request", f.planned)
 	}
 	return f.planned.Do(in...)
 }

@@ -68,7 +68,7 @@ func (c *ColumnBits) complete() bool {
 
 // Fits returns an error unless c can serve attention of the shape s in groups of group
 // queries. Without a padding mask every group keeps a key. With one a group of padding
-// may keep none, and which these are a step decides.
+// may keep none; the mask of a step says which groups these are.
 func (c *ColumnBits) Fits(s kernel.Shape, group int, masked bool) error {
 	switch {
 	case c.Len != s.Len:

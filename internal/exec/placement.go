@@ -7,14 +7,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Kind is what an operator asked a slot for.
+// Kind is the use of a slot.
 type Kind uint8
 
 const (
 	KindResult  Kind = iota // the result
 	KindInPlace             // the result, in an input's memory
 	KindScratch             // until the operator is done
-	KindSpare               // likewise, if there is room
+	KindSpare               // likewise, if the arena has idle memory
 	KindKept                // from step to step
 	KindHandoff             // for another operator of the step
 	KindAfter               // after the last operator of the step
@@ -32,7 +32,7 @@ type Slot struct {
 	kept   *persistent
 }
 
-// Kind says what was asked for.
+// Kind returns the use of the slot.
 func (s Slot) Kind() Kind { return s.kind }
 
 // Bytes is the size that was asked for.
@@ -50,7 +50,7 @@ func (s Slot) Persistent() bool { return s.kept != nil }
 func (s Slot) Key() any { return s.key }
 
 // Offset is where the slot begins in its part of the arena. ok is false for spare memory
-// that there is not.
+// that the arena does not have.
 func (s Slot) Offset() (offset int64, ok bool) {
 	if s.kept != nil {
 		return s.kept.offset, true
@@ -58,8 +58,8 @@ func (s Slot) Offset() (offset int64, ok bool) {
 	return s.buffer.Offset()
 }
 
-// Placement is where an operator finds its memory. The zero value is that of an operator
-// without a plan.
+// Placement has the memory of an operator. The zero value is that of an operator without a
+// plan.
 type Placement struct {
 	plan   *Plan
 	node   *gorgonia.Node
@@ -107,7 +107,7 @@ func (p *Placement) Start(mode Mode) (Cursor, error) {
 	return Cursor{p.slots[mode]}, nil
 }
 
-// Cursor hands a run the slots that its operator asked for, in the same order.
+// Cursor returns the slots of an operator in the order in which PlanMemory asked for them.
 type Cursor struct{ slots []Slot }
 
 // Next returns the next slot, which must be of a kind and large enough.

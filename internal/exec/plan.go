@@ -12,12 +12,12 @@ import (
 // Planned is an operator whose memory is planned with its graph.
 type Planned interface {
 	gorgonia.Op
-	// OnGPU says whose memory the operator takes.
+	// OnGPU reports whether the operator takes memory of the GPU, and not of the host.
 	OnGPU() bool
 	// PlanMemory asks r for the memory of one run, in the order in which the run
 	// takes it.
 	PlanMemory(r *Run) error
-	// Placement is where the operator keeps the answers.
+	// Placement holds the slots that the plan has for the operator.
 	Placement() *Placement
 	// StepMode returns the mode of the step in progress. known is false for an operator
 	// that belongs to no step.
@@ -83,7 +83,7 @@ type Options struct {
 	// the machine's on a GPU.
 	Keep []*gorgonia.Node
 
-	// MachineResults leaves all results to the machine.
+	// MachineResults says that the machine allocates all results.
 	MachineResults bool
 }
 

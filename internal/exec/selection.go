@@ -21,7 +21,7 @@ type Selection struct {
 	Block int
 
 	// Generation is the number of tokens being generated, at the end of the
-	// sequence; SparseD ranks their keys apart from the prompt's.
+	// sequence; SparseD ranks their keys separately from the prompt's.
 	Generation int
 
 	// ScoreScale multiplies q·k where scores are collected, if it should differ
@@ -41,7 +41,7 @@ type SelectionKind uint8
 const (
 	SelectColumns SelectionKind = iota // single keys with the highest scores (PulseCol)
 	SelectBlocks                       // blocks of keys with the highest summed scores
-	SelectSparseD                      // blocks of keys, prompt and generation ranked apart
+	SelectSparseD                      // blocks of keys, prompt and generation ranked separately
 	SelectStatic                       // by position alone
 	SelectFixed                        // the columns that State.Give has set
 )
@@ -127,7 +127,7 @@ func (s Selection) ScoreWidth(n int) int {
 func (s Selection) Sinks(n int) int { return int(math.Ceil(s.SinkFraction*float64(n) - 1e-9)) }
 
 // fillStatic sets the bits of every key that at least one query of its group
-// keeps; the kernel then decides for each query.
+// keeps; the kernel then masks keys for each query.
 func (s Selection) fillStatic(words []uint32, n, group int) {
 	w, sinks := kernel.Words(n), s.Sinks(n)
 	clear(words)

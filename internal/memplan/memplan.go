@@ -29,7 +29,7 @@ type Buffer struct {
 func (b *Buffer) Bytes() int64 { return b.bytes }
 
 // Offset returns where the buffer begins in the arena. ok is false before Place, and for
-// a spare buffer that found no room.
+// a spare buffer without a place.
 func (b *Buffer) Offset() (offset int64, ok bool) { return b.offset, b.placed }
 
 // Timeline collects the buffers of a program, instant by instant. The zero value is
@@ -54,7 +54,7 @@ func (t *Timeline) Alloc(bytes int64) *Buffer {
 }
 
 // Spare is Alloc for a buffer of the current instant alone that is of use only if the
-// arena has room for it anyway.
+// arena has idle memory for it.
 func (t *Timeline) Spare(bytes int64) *Buffer {
 	b := t.Alloc(bytes)
 	b.last, b.optional = t.now, true
