@@ -1,18 +1,16 @@
 package dream
 
 import (
-	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"testing"
 
-	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models"
+	"github.com/pulsecol/pulsecol/models/internal/modeltest"
 )
 
 func TestPublishedConfig(t *testing.T) {
-	c, err := parseConfig(file(published))
+	c, err := parseConfig(modeltest.File(published))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,55 +26,26 @@ func TestPublishedConfig(t *testing.T) {
 	}
 }
 
-func file(text string) jsonfile.File { return jsonfile.File{Name: "config.json", Text: []byte(text)} }
-
-// with returns the published config with fields replaced; a nil value removes one.
-func with(t testing.TB, changes map[string]any) []byte {
-	t.Helper()
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(published), &fields); err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(fields, changes)
-	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
-	data, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 func TestConfigVariants(t *testing.T) {
-	c, err := parseConfig(file(string(with(t, map[string]any{"head_dim": 64, "tie_word_embeddings": true}))))
+	c, err := parseConfig(modeltest.With(t, published, map[string]any{"head_dim": 64, "tie_word_embeddings": true}))
 	if err != nil || c.HeadDim != 64 || !c.TiedHead {
 		t.Errorf("head_dim and tied head: %+v, %v", c, err)
 	}
-	c, err = parseConfig(file(string(with(t, map[string]any{"num_key_value_heads": nil}))))
+	c, err = parseConfig(modeltest.With(t, published, map[string]any{"num_key_value_heads": nil}))
 	if err != nil || c.KVHeads != 28 {
 		t.Errorf("without num_key_value_heads: %+v, %v", c, err)
 	}
 }
 
-// Every field that asks for something else than is done is an error naming it.
+// A value that is not supported is an error that names its field.
 func TestConfigErrorsNameTheField(t *testing.T) {
-	for field, value := range map[string]any{
+	modeltest.ConfigErrors(t, parseConfig, published, map[string]any{
 		"model_type": "qwen2", "hidden_act": "gelu", "rope_scaling": map[string]any{"type": "yarn"}, "use_mrope": true,
 		"use_sliding_window": true, "quantization_config": map[string]any{"bits": 4}, "num_hidden_layers": 0,
 		"hidden_size": 0, "num_attention_heads": 5, "num_key_value_heads": 3, "head_dim": 7, "intermediate_size": -1,
 		"vocab_size": 1 << 30, "max_position_embeddings": 0, "rope_theta": -1, "rms_norm_eps": 0,
 		"mask_token_id": 152064, "eos_token_id": -1, "pad_token_id": 1 << 20,
-	} {
-		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
-		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
-		}
-	}
-	for _, field := range []string{"mask_token_id", "eos_token_id", "pad_token_id", "model_type"} {
-		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
-		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
-			t.Errorf("without %s: error %v", field, err)
-		}
-	}
+	}, []string{"mask_token_id", "eos_token_id", "pad_token_id", "model_type"})
 }
 
 func FuzzConfig(f *testing.F) {
@@ -85,7 +54,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"head_dim": "many"}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig(file(string(data)))
+		c, err := parseConfig(modeltest.File(string(data)))
 		if err != nil {
 			return
 		}
@@ -100,7 +69,7 @@ func FuzzGenerationConfig(f *testing.F) {
 	f.Add(`{"steps": "many"}`)
 	f.Add(`{"temperature": 1e999}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		o, err := parseGeneration(file(text))
+		o, err := parseGeneration(modeltest.File(text))
 		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
 			t.Errorf("accepted %+v", o)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/models"
+	"github.com/pulsecol/pulsecol/models/internal/modeltest"
 )
 
 var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 3}}
@@ -150,7 +151,7 @@ func TestGenerationConfigErrorsNameTheField(t *testing.T) {
 		`{"top_k": -1}`:          "top_k",
 		`{"alg": 3}`:             "alg",
 	} {
-		if _, err := parseGeneration(file(text)); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := parseGeneration(modeltest.File(text)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: error %v does not name %s", text, err, field)
 		}
 	}

@@ -1,18 +1,16 @@
 package llada
 
 import (
-	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"testing"
 
-	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/models"
+	"github.com/pulsecol/pulsecol/models/internal/modeltest"
 )
 
 func TestPublishedConfig(t *testing.T) {
-	c, err := parseConfig(file(published))
+	c, err := parseConfig(modeltest.File(published))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,42 +26,24 @@ func TestPublishedConfig(t *testing.T) {
 	}
 }
 
-func file(text string) jsonfile.File { return jsonfile.File{Name: "config.json", Text: []byte(text)} }
-
-// with returns the published config with fields replaced; a nil value removes one.
-func with(t testing.TB, changes map[string]any) []byte {
-	t.Helper()
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(published), &fields); err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(fields, changes)
-	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
-	data, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 func TestConfigVariants(t *testing.T) {
-	grouped, err := parseConfig(file(string(with(t, map[string]any{"n_kv_heads": 8, "weight_tying": true}))))
+	grouped, err := parseConfig(modeltest.With(t, published, map[string]any{"n_kv_heads": 8, "weight_tying": true}))
 	if err != nil || grouped.KVHeads != 8 || !grouped.TiedHead {
 		t.Errorf("grouped queries and tied head: %+v, %v", grouped, err)
 	}
-	single, err := parseConfig(file(string(with(t, map[string]any{"n_kv_heads": nil, "multi_query_attention": true}))))
+	single, err := parseConfig(modeltest.With(t, published, map[string]any{"n_kv_heads": nil, "multi_query_attention": true}))
 	if err != nil || single.KVHeads != 1 {
 		t.Errorf("multi-query attention: %+v, %v", single, err)
 	}
-	ratio, err := parseConfig(file(string(with(t, map[string]any{"mlp_hidden_size": nil}))))
+	ratio, err := parseConfig(modeltest.With(t, published, map[string]any{"mlp_hidden_size": nil}))
 	if err != nil || ratio.FeedForward != 4*4096 {
 		t.Errorf("mlp_ratio: %+v, %v", ratio, err)
 	}
 }
 
-// Every field that asks for something else than is done is an error naming it.
+// A value that is not supported is an error that names its field.
 func TestConfigErrorsNameTheField(t *testing.T) {
-	for field, value := range map[string]any{
+	modeltest.ConfigErrors(t, parseConfig, published, map[string]any{
 		"model_type": "llama", "block_type": "sequential", "block_group_size": 2, "layer_norm_type": "default",
 		"layer_norm_with_affine": false, "attention_layer_norm": true, "bias_for_layer_norm": true,
 		"activation_type": "swiglu", "include_bias": true, "include_qkv_bias": true, "rope": false,
@@ -71,18 +51,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"quantization_config": map[string]any{"bits": 4}, "n_layers": 0, "d_model": -1, "n_heads": 3, "n_kv_heads": 5,
 		"mlp_hidden_size": 1 << 30, "embedding_size": 0, "max_sequence_length": 0, "rope_theta": 0, "rms_norm_eps": -1e-5,
 		"mask_token_id": 126464, "eos_token_id": -1, "pad_token_id": 1 << 20,
-	} {
-		_, err := parseConfig(file(string(with(t, map[string]any{field: value}))))
-		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s = %v: error %v does not name the field", field, value, err)
-		}
-	}
-	for _, field := range []string{"mask_token_id", "block_type", "activation_type", "layer_norm_type", "rope", "include_bias"} {
-		_, err := parseConfig(file(string(with(t, map[string]any{field: nil}))))
-		if !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), field) {
-			t.Errorf("without %s, whose default is not supported: error %v", field, err)
-		}
-	}
+	}, []string{"mask_token_id", "block_type", "activation_type", "layer_norm_type", "rope", "include_bias"})
 }
 
 func FuzzConfig(f *testing.F) {
@@ -91,7 +60,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"n_layers": "many"}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig(file(string(data)))
+		c, err := parseConfig(modeltest.File(string(data)))
 		if err != nil {
 			return
 		}
@@ -110,7 +79,7 @@ func TestGenerationConfigErrorsNameTheField(t *testing.T) {
 		`{"temperature": -5}`:                   "temperature",
 		`{"steps": "many"}`:                     "steps",
 	} {
-		if _, err := parseGeneration(file(text)); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := parseGeneration(modeltest.File(text)); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: error %v does not name %s", text, err, field)
 		}
 	}
@@ -121,7 +90,7 @@ func FuzzGenerationConfig(f *testing.F) {
 	f.Add(`{"steps": "many"}`)
 	f.Add(`{"temperature": 1e999}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		o, err := parseGeneration(file(text))
+		o, err := parseGeneration(modeltest.File(text))
 		if err == nil && (o.Steps < 0 || !(o.Temperature >= 0)) {
 			t.Errorf("accepted %+v", o)
 		}

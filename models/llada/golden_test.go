@@ -7,7 +7,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/golden"
-	"github.com/pulsecol/pulsecol/internal/tol"
+	"github.com/pulsecol/pulsecol/models/internal/modeltest"
 )
 
 // exact rounds nothing, whichever device it is on: in a cuda build with a GPU that is
@@ -24,32 +24,8 @@ func openGolden(t testing.TB) *Model {
 	return m
 }
 
-// rows splits a flat [b,n] tensor.
-func rows(flat []int32, shape []int) (out [][]int32) {
-	for b := range shape[0] {
-		out = append(out, flat[b*shape[1]:(b+1)*shape[1]])
-	}
-	return out
-}
-
 func TestLogitsEqualReference(t *testing.T) {
-	m, set := openGolden(t), golden.Open(t, "llada/expected")
-	var cases struct{ Logits []string }
-	set.JSON(&cases)
-	if len(cases.Logits) == 0 {
-		t.Fatal("no cases")
-	}
-	for _, name := range cases.Logits {
-		t.Run(name, func(t *testing.T) {
-			ids, shape := set.Int32s(name + ".ids")
-			want, _ := set.Float32s(name + ".out")
-			got, err := m.Logits(context.Background(), rows(ids, shape), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tol.Close(t, got, want, 1e-4)
-		})
-	}
+	modeltest.LogitsEqualReference(t, openGolden(t), golden.Open(t, "llada/expected"))
 }
 
 func TestGenerationEqualsReference(t *testing.T) {
