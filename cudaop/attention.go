@@ -184,6 +184,7 @@ type table struct {
 
 // sparse queues attention over the columns of a table.
 func (c *call) sparse(h *heads, t table, out output, group int) error {
+	group = c.kernelGroup(h.n, group)
 	u, w := groups(h.n, group), words(h.n)
 	batchStride, headStride := t.heads*u*w, u*w
 	if t.batch == 1 {
@@ -211,9 +212,19 @@ func (c *call) hopperGroup(group int) bool {
 	return c.isHopper() && slices.Contains([]int{16, 32, 64, 128}, group)
 }
 
+// kernelGroup returns the group size that kernels are given for n queries: one of Hopper's as
+// it is, any other at most n, which is one group as well.
+func (c *call) kernelGroup(n, group int) int {
+	if c.hopperGroup(group) {
+		return group
+	}
+	return min(group, n)
+}
+
 // scores queues the scores of all groups from the log-sum-exp of full attention.
 // Rows of the result are pitch elements apart.
 func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int) error {
+	group = c.kernelGroup(h.n, group)
 	args := []uint64{
 		address(h.q), address(h.k), address(lse), address(scores), address(h.start),
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind),
@@ -268,7 +279,7 @@ func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, u, n, 
 		integer(batch), integer(heads), integer(u), integer(n), integer(pitch))
 }
 
-func groups(n, group int) int { return (n + group - 1) / group }
+func groups(n, group int) int { return (n-1)/group + 1 }
 func words(n int) int         { return (n + 31) / 32 }
 
 // layer is what the operators of one attention layer keep on the GPU.

@@ -147,6 +147,22 @@ func testRisingScores(t *testing.T) {
 	}
 }
 
+// TestHugeGroup: a group of more queries than a number of the kernels holds is one of all.
+func TestHugeGroup(t *testing.T) {
+	onBoth(t, func(t *testing.T) {
+		for _, precision := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
+			a := operands(12, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 130, HeadDim: 64})
+			r := newRig(t, pulsecol.Config{Sparsity: 0.5, GroupSize: math.MaxInt, Precision: precision, Schedule: pulsecol.Uniform{Refreshes: 1}}, a)
+			r.start(t, 2)
+			r.step(t)
+			table := r.table(t, 0)
+			table.Group = a.Len
+			sparse, _ := ref.Attention[float64](a, table)
+			tol.Close(t, r.step(t), sparse, outputError)
+		}
+	})
+}
+
 // TestScoreParts: the scores of some heads at a time give the columns of all at once.
 func TestScoreParts(t *testing.T) {
 	needGPU(t)

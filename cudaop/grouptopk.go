@@ -147,7 +147,7 @@ func (c *call) compare(l *layer) error {
 		return err
 	}
 	u := groups(l.n, l.group)
-	if err := k.launch(l.batch*l.heads*u, address(l.fresh), address(l.bits), address(l.pairs), integer(u), integer(l.n), integer(l.group)); err != nil {
+	if err := k.launch(l.batch*l.heads*u, address(l.fresh), address(l.bits), address(l.pairs), integer(u), integer(l.n), integer(min(l.group, l.n))); err != nil {
 		return err
 	}
 	l.unread = true

@@ -67,7 +67,7 @@ type Session struct {
 	mask                 []float32
 	onGPU                func(rows int) lmhead.Logits // the logits of the latest step; nil on the CPU
 	views                lmhead.Host
-	intact               func() error // reports weights that have changed
+	intact               func() error // reports weights that have changed; nil if they cannot
 }
 
 // NewSession builds the graph for a shape and compiles it. Positions count from
@@ -144,6 +144,14 @@ func (s *Session) load(ctx context.Context, report func(done, total int64)) erro
 	if err := s.machine.Load(ctx, report); err != nil {
 		return checkpoint.WeightsError(err)
 	}
+	return s.checkIntact()
+}
+
+// checkIntact reports weights that have changed.
+func (s *Session) checkIntact() error {
+	if s.intact == nil {
+		return nil
+	}
 	return s.intact()
 }
 
@@ -170,7 +178,7 @@ func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []sampler.Row
 	if s.onGPU != nil {
 		return s.onGPU(len(rows)), nil
 	}
-	if err := s.intact(); err != nil {
+	if err := s.checkIntact(); err != nil {
 		return nil, err
 	}
 	logits := s.values()
