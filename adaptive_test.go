@@ -26,8 +26,8 @@ func TestAdaptiveFollowsDrift(t *testing.T) {
 		{"moves to and fro", pulsecol.Adaptive{}, "aabbbaaa", "FUUFUUFU"},
 		{"a budget of two", pulsecol.Adaptive{Refreshes: 2}, "aabbbaaa", "FUUFUUUU"},
 		{"a budget of one", pulsecol.Adaptive{Refreshes: 1}, "aabbbaaa", "FUUUUUUU"},
-		{"outside the window", pulsecol.Adaptive{Window: 0.5}, "aaabaaaa", "FUUUUUUU"},
-		{"at the end of the window", pulsecol.Adaptive{Window: 0.5}, "aabaaaaa", "FUUFUUUU"},
+		{"outside the window", pulsecol.Adaptive{Eta: 0.5}, "aaabaaaa", "FUUUUUUU"},
+		{"at the end of the window", pulsecol.Adaptive{Eta: 0.5}, "aabaaaaa", "FUUFUUUU"},
 		{"below the threshold", pulsecol.Adaptive{Threshold: 0.999}, "aabbbaaa", "FUUUUUUU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

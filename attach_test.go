@@ -217,7 +217,7 @@ func TestUnusedLayer(t *testing.T) {
 // TestTwoGraphsSideBySide: two graphs with a controller each are built and run in
 // two goroutines as they are alone.
 func TestTwoGraphsSideBySide(t *testing.T) {
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 3}}
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}}
 	modes := []pulsecol.Mode{refresh, reuse, refresh, reuse, refresh}
 	generate := func(r *rig) (out [][]float32) {
 		r.start(len(modes))

@@ -68,7 +68,7 @@ func TestRows(t *testing.T) {
 				if padded {
 					padLeft(a, 0, 20)
 				}
-				ctl := newController(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 32, Pattern: pattern, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}})
+				ctl := newController(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 32, Pattern: pattern, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}})
 				g := gorgonia.NewGraph()
 				q, k, v, mask := qkv(g, a)
 				rows := gorgonia.NewVector(g, tensor.Int32, gorgonia.WithShape(3), gorgonia.WithName("rows"))

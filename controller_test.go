@@ -59,7 +59,7 @@ func TestModesOfAGeneration(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := randomOperands(1, small)
-			r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 4}}, 2, nil)
+			r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 4}}, 2, nil)
 			r.start(10)
 			var got []pulsecol.Mode
 			var refreshes []int
@@ -174,7 +174,7 @@ func TestStart(t *testing.T) {
 func TestStats(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 100, HeadDim: 8}
 	a, b := randomOperands(1, s), randomOperands(2, s)
-	r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}}, 2, nil)
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}, 2, nil)
 	planned := r.ctl.ColumnBytes(r.g)
 	r.start(4)
 	r.step(a, refresh)

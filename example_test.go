@@ -22,7 +22,7 @@ func Example() {
 
 	ctl, err := pulsecol.NewController(pulsecol.Config{
 		Sparsity: 0.8,
-		Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 4},
+		Schedule: pulsecol.Uniform{Eta: 0.5, Refreshes: 4},
 	})
 	if err != nil {
 		log.Fatal(err)

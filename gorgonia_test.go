@@ -16,7 +16,7 @@ import (
 // allocate ahead, reuse registers and work in place, and holds every step to the
 // same calculation in three separate graphs.
 func TestAmongGorgoniasOperators(t *testing.T) {
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 3}}
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}}
 	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 40, HeadDim: 4})
 	size := len(a.Q)
 	node := func(g *gorgonia.ExprGraph, name string) *gorgonia.Node {

@@ -62,7 +62,7 @@ func hooked(t testing.TB, do func() error) func(*gorgonia.Node) *gorgonia.Node {
 // is ever used, and run again the step gives what it gives undisturbed.
 func TestFailedStep(t *testing.T) {
 	boom := errors.New("boom")
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 3}} // 1, 4, 7 of 7
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}} // 1, 4, 7 of 7
 	modes := []pulsecol.Mode{refresh, reuse, reuse, refresh, reuse, reuse, refresh}
 	shape := small
 	shape.KVHeads = shape.Heads
@@ -126,7 +126,7 @@ func TestFailedStep(t *testing.T) {
 // context's error and does not count, a refresh leaves no columns, and run again the
 // step gives what it gives undisturbed.
 func TestCancelledStep(t *testing.T) {
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}} // 1, 4 of 4
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}} // 1, 4 of 4
 	modes := []pulsecol.Mode{refresh, reuse, reuse, refresh}
 	shape := kernel.Shape{Batch: 1, Heads: 4, KVHeads: 4, Len: 300, HeadDim: 16}
 	calm := newRig(t, randomOperands(1, shape), cfg, 2, nil)
@@ -210,7 +210,7 @@ func snapshot(c *pulsecol.Controller) (tables [2]string) {
 func TestFailedRefreshThenDense(t *testing.T) {
 	fail := false
 	a := randomOperands(1, small)
-	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}}, 2, hooked(t, func() error {
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}, 2, hooked(t, func() error {
 		if fail {
 			return errors.New("boom")
 		}
@@ -244,7 +244,7 @@ func TestFailedRefreshThenDense(t *testing.T) {
 // TestRunAllWithoutReset: a bare tape machine does nothing the second time; a
 // Machine runs the next step, with or without Reset in between.
 func TestRunAllWithoutReset(t *testing.T) {
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}}
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}
 	with, without := newRig(t, randomOperands(1, small), cfg, 2, nil), newRig(t, randomOperands(1, small), cfg, 2, nil)
 	with.start(5)
 	without.start(5)

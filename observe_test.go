@@ -39,7 +39,7 @@ func TestObserve(t *testing.T) {
 				}
 				const layers, total = 2, 5
 				var w watcher
-				cfg := pulsecol.Config{Sparsity: s.Sparsity, GroupSize: s.Group, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}, Observer: &w}
+				cfg := pulsecol.Config{Sparsity: s.Sparsity, GroupSize: s.Group, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}, Observer: &w}
 				r := newRig(t, a, cfg, layers, nil)
 				r.start(total)
 				for step, c := range []struct {

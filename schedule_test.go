@@ -49,7 +49,7 @@ func TestUniformPublished(t *testing.T) {
 		{3, 2, 1e-9, []int{1}},
 		{5, 100, 1, []int{1, 2, 3, 4, 5}},
 	} {
-		s := pulsecol.Uniform{Window: c.window, Refreshes: c.refreshes}
+		s := pulsecol.Uniform{Eta: c.window, Refreshes: c.refreshes}
 		if diff := cmp.Diff(c.want, steps(s, c.total, pulsecol.Refresh)); diff != "" {
 			t.Errorf("%v of %d steps (-want +got):\n%s", s, c.total, diff)
 		}
@@ -75,7 +75,7 @@ func TestUniformFormula(t *testing.T) {
 						want = append(want, at)
 					}
 				}
-				got := steps(pulsecol.Uniform{Window: eta, Refreshes: refreshes}, total, pulsecol.Refresh)
+				got := steps(pulsecol.Uniform{Eta: eta, Refreshes: refreshes}, total, pulsecol.Refresh)
 				if !slices.Equal(got, want) {
 					t.Fatalf("window %s, %d refreshes, %d steps: %v, want %v", window, refreshes, total, got, want)
 				}
@@ -98,7 +98,7 @@ func TestPowerFormula(t *testing.T) {
 		{2, 3, 1, []int{1, 2}},
 		{10, 100, 0.3, []int{1, 2, 3}},
 	} {
-		got := steps(pulsecol.Power{Window: c.window, Refreshes: c.refreshes}, c.total, pulsecol.Refresh)
+		got := steps(pulsecol.Power{Eta: c.window, Refreshes: c.refreshes}, c.total, pulsecol.Refresh)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", c, diff)
 		}
@@ -111,7 +111,7 @@ func TestRandom(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10, 128, 1000} {
 		for _, refreshes := range []int{1, 2, 8, 16, 500} {
 			for _, window := range []float64{0.01, 0.3, 1} {
-				s := pulsecol.Random{Window: window, Refreshes: refreshes, Seed: 7}
+				s := pulsecol.Random{Eta: window, Refreshes: refreshes, Seed: 7}
 				w := max(1, int(math.Floor(window*float64(total)+1e-9)))
 				got := steps(s, total, pulsecol.Refresh)
 				if len(got) != min(refreshes, w) || got[0] != 1 || got[len(got)-1] > w {
@@ -126,7 +126,7 @@ func TestRandom(t *testing.T) {
 	// Every later step of the window is drawn for some seed, and seeds differ.
 	seen, differ := map[int]bool{}, map[string]bool{}
 	for seed := range uint64(200) {
-		at := steps(pulsecol.Random{Window: 1, Refreshes: 3, Seed: seed}, 10, pulsecol.Refresh)
+		at := steps(pulsecol.Random{Eta: 1, Refreshes: 3, Seed: seed}, 10, pulsecol.Refresh)
 		for _, step := range at {
 			seen[step] = true
 		}
@@ -179,8 +179,8 @@ func TestSchedulesTakeAnything(t *testing.T) {
 			for _, step := range numbers {
 				for _, total := range numbers {
 					for _, s := range []pulsecol.Schedule{
-						pulsecol.Uniform{Window: share, Refreshes: n}, pulsecol.Power{Window: share, Refreshes: n}, pulsecol.Skip{Fraction: share},
-						pulsecol.Random{Window: share, Refreshes: n}, pulsecol.Adaptive{Window: share, Refreshes: n},
+						pulsecol.Uniform{Eta: share, Refreshes: n}, pulsecol.Power{Eta: share, Refreshes: n}, pulsecol.Skip{Fraction: share},
+						pulsecol.Random{Eta: share, Refreshes: n}, pulsecol.Adaptive{Eta: share, Refreshes: n},
 					} {
 						s.Mode(step, total)
 					}
@@ -199,9 +199,9 @@ func TestSchedulesOfHugeTotals(t *testing.T) {
 				t.Errorf("%v, step %d of %d: %v, want %v", s, step, total, got, mode)
 			}
 		}
-		whole := pulsecol.Uniform{Window: 1, Refreshes: 16384}
-		halves := pulsecol.Uniform{Window: 1, Refreshes: 3}
-		power := pulsecol.Power{Window: 1, Refreshes: 3}
+		whole := pulsecol.Uniform{Eta: 1, Refreshes: 16384}
+		halves := pulsecol.Uniform{Eta: 1, Refreshes: 3}
+		power := pulsecol.Power{Eta: 1, Refreshes: 3}
 		for s, at := range map[pulsecol.Schedule][]int{
 			whole:  {1, 1 + int((uint64(total)-1)/16383), total},
 			halves: {1, 1 + (total-1)/2, total},
@@ -214,7 +214,7 @@ func TestSchedulesOfHugeTotals(t *testing.T) {
 			want(s, total-1, pulsecol.Reuse)
 		}
 		want(pulsecol.Skip{Fraction: math.Nextafter(1, 0)}, 1, pulsecol.Dense)
-		random := pulsecol.Random{Window: 1, Refreshes: 16384, Seed: 3}
+		random := pulsecol.Random{Eta: 1, Refreshes: 16384, Seed: 3}
 		want(random, 1, pulsecol.Refresh)
 		random.Mode(2, total)
 		random.Mode(total, total)
@@ -222,7 +222,7 @@ func TestSchedulesOfHugeTotals(t *testing.T) {
 	for total := 1000; total < math.MaxInt/10; total *= 10 { // 0.29 of 1e8 is 28999999.999999996 in float64
 		last := total / 100 * 29
 		for s, step := range map[pulsecol.Schedule]int{
-			pulsecol.Uniform{Window: 0.29, Refreshes: 2}: last, pulsecol.Skip{Fraction: 0.29}: last + 2,
+			pulsecol.Uniform{Eta: 0.29, Refreshes: 2}: last, pulsecol.Skip{Fraction: 0.29}: last + 2,
 		} {
 			if got := s.Mode(step, total); float64(total) < 1<<50 && got != pulsecol.Refresh {
 				t.Errorf("%v, step %d of %d: %v, want refresh", s, step, total, got)
@@ -237,7 +237,7 @@ func TestRandomIsUniform(t *testing.T) {
 	pairs := map[[2]int]int{}
 	for seed := range uint64(seeds) {
 		at := []int{}
-		s := pulsecol.Random{Window: 1, Refreshes: 3, Seed: seed}
+		s := pulsecol.Random{Eta: 1, Refreshes: 3, Seed: seed}
 		for step := 2; step <= steps; step++ {
 			if s.Mode(step, steps) == pulsecol.Refresh {
 				at = append(at, step)
@@ -273,8 +273,8 @@ func FuzzSchedules(f *testing.F) {
 			most = 16
 		}
 		for _, s := range []pulsecol.Schedule{
-			pulsecol.Uniform{Window: share, Refreshes: refreshes}, pulsecol.Power{Window: share, Refreshes: refreshes},
-			pulsecol.Random{Window: share, Refreshes: refreshes, Seed: seed}, pulsecol.Adaptive{Window: share, Refreshes: refreshes},
+			pulsecol.Uniform{Eta: share, Refreshes: refreshes}, pulsecol.Power{Eta: share, Refreshes: refreshes},
+			pulsecol.Random{Eta: share, Refreshes: refreshes, Seed: seed}, pulsecol.Adaptive{Eta: share, Refreshes: refreshes},
 			pulsecol.Skip{Fraction: share}, pulsecol.Always{}, pulsecol.AlwaysDense{},
 		} {
 			if first, second := s.Mode(step, total), s.Mode(step, total); first != second || first > pulsecol.Reuse {
@@ -313,7 +313,7 @@ func BenchmarkRandomMode(b *testing.B) {
 	for _, total := range []int{1 << 7, 1 << 24, math.MaxInt} {
 		for _, refreshes := range []int{16, 16384} {
 			b.Run(fmt.Sprintf("steps=%d/refreshes=%d", total, refreshes), func(b *testing.B) {
-				s := pulsecol.Random{Window: 1, Refreshes: refreshes}
+				s := pulsecol.Random{Eta: 1, Refreshes: refreshes}
 				for b.Loop() {
 					s.Mode(2, total)
 				}
@@ -325,7 +325,7 @@ func BenchmarkRandomMode(b *testing.B) {
 func TestScheduleStrings(t *testing.T) {
 	for want, s := range map[string]fmt.Stringer{
 		"uniform, 16 refreshes in the first 0.3": pulsecol.Uniform{},
-		"uniform, 8 refreshes in the first 0.5":  pulsecol.Uniform{Window: 0.5, Refreshes: 8},
+		"uniform, 8 refreshes in the first 0.5":  pulsecol.Uniform{Eta: 0.5, Refreshes: 8},
 		"random, 16 refreshes in the first 0.3":  pulsecol.Random{},
 		"power, 4 refreshes in the first 0.3":    pulsecol.Power{Refreshes: 4},
 		"skip 0.2":                               pulsecol.Skip{},

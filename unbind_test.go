@@ -22,7 +22,7 @@ func unbind(g *gorgonia.ExprGraph) (others []*tensor.Dense) {
 // steps. Later steps give what they give undisturbed, and tensors that are made
 // of what was dropped are not written to.
 func TestUnbindAllNonInputs(t *testing.T) {
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}} // 1, 4 of 4
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}} // 1, 4 of 4
 	for _, planned := range []bool{false, true} {
 		for _, off := range []bool{false, true} { // dense steps
 			t.Run(fmt.Sprintf("workspace=%v-dense=%v", planned, off), func(t *testing.T) {

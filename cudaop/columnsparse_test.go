@@ -38,7 +38,7 @@ func selectedRows(t *testing.T, precision pulsecol.Precision, pattern pulsecol.P
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 700, HeadDim: 128}
 	n := int32(s.Len)
 	ctl := must(pulsecol.NewController(pulsecol.Config{
-		Sparsity: 0.8, GroupSize: group, Pattern: pattern, Precision: precision, Device: pulsecol.CUDA, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2},
+		Sparsity: 0.8, GroupSize: group, Pattern: pattern, Precision: precision, Device: pulsecol.CUDA, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2},
 	}))(t)
 	g := gorgonia.NewGraph()
 	q, k, v := inputs(g, "layer", operands(31, s))

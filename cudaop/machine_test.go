@@ -26,7 +26,7 @@ import (
 func TestMemory(t *testing.T) {
 	needGPU(t)
 	a := operands(5, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 256, HeadDim: 64})
-	r := newRig(t, pulsecol.Config{Sparsity: 0.8, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 10}}, a)
+	r := newRig(t, pulsecol.Config{Sparsity: 0.8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 10}}, a)
 	steps, early := 1000, int64(0)
 	if testing.Short() {
 		steps = 100

@@ -211,7 +211,7 @@ func TestWorkspaceOfBlocks(t *testing.T) {
 		for _, blocks := range []int{2, 6} {
 			for i, sparsity := range []float64{0, 0.5} {
 				g := gorgonia.NewGraph()
-				ctl := newController(t, pulsecol.Config{Sparsity: sparsity, GroupSize: s.group, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}})
+				ctl := newController(t, pulsecol.Config{Sparsity: sparsity, GroupSize: s.group, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}})
 				logits := llada.build(t, g, ctl, blocks, s.n, slices.Repeat([]int32{1, 2, 6}, 24)[:s.n]...)
 				ws := op.NewWorkspace()
 				if err := ws.Plan(g, ctl.Modes(), logits); err != nil {

@@ -15,7 +15,7 @@ import (
 func TestUnbindAllNonInputs(t *testing.T) {
 	run := func(drop, planned bool) (out [][]float32) {
 		g := gorgonia.NewGraph()
-		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 2, Schedule: pulsecol.Uniform{Window: 1, Refreshes: 2}})
+		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 2, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}})
 		logits := llada.build(t, g, ctl, 3, 6, 1, 2, 3, 6, 6, 6)
 		m := must(pulsecol.NewMachine(g, ctl))(t)
 		defer m.Close()

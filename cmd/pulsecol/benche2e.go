@@ -204,7 +204,7 @@ func (b *e2eBench) length(n int) error {
 }
 
 func (b *e2eBench) schedule() pulsecol.Schedule {
-	return pulsecol.Uniform{Window: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
+	return pulsecol.Uniform{Eta: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
 }
 
 // synthetic returns columns of which neighbouring groups share as many as --shared says.

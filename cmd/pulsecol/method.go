@@ -203,13 +203,13 @@ func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulseco
 	}
 	switch m.Schedule {
 	case "uniform":
-		c.Schedule = pulsecol.Uniform{Window: m.Eta, Refreshes: m.Refreshes}
+		c.Schedule = pulsecol.Uniform{Eta: m.Eta, Refreshes: m.Refreshes}
 	case "random":
-		c.Schedule = pulsecol.Random{Window: m.Eta, Refreshes: m.Refreshes, Seed: seed}
+		c.Schedule = pulsecol.Random{Eta: m.Eta, Refreshes: m.Refreshes, Seed: seed}
 	case "power":
-		c.Schedule = pulsecol.Power{Window: m.Eta, Refreshes: m.Refreshes}
+		c.Schedule = pulsecol.Power{Eta: m.Eta, Refreshes: m.Refreshes}
 	case "adaptive":
-		c.Schedule = pulsecol.Adaptive{Window: m.Eta, Refreshes: m.Refreshes, Threshold: m.Drift}
+		c.Schedule = pulsecol.Adaptive{Eta: m.Eta, Refreshes: m.Refreshes, Threshold: m.Drift}
 	case "skip":
 		// A zero Fraction would be the default; this one rounds to no step.
 		c.Schedule = pulsecol.Skip{Fraction: max(m.Skip, math.SmallestNonzeroFloat64)}

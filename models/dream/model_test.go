@@ -13,7 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/internal/modeltest"
 )
 
-var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 3}}
+var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Eta: 0.5, Refreshes: 3}}
 
 func TestRequestErrors(t *testing.T) {
 	m := openGolden(t)
@@ -33,7 +33,7 @@ func TestRequestErrors(t *testing.T) {
 		"top_p":           {nil, pulsecol.Config{}, GenerateOptions{TopP: 1.5}, "top_p 1.5"},
 		"top_k":           {nil, pulsecol.Config{}, GenerateOptions{TopK: -1}, "top_k -1"},
 		"group":           {nil, pulsecol.Config{GroupSize: -1}, GenerateOptions{}, "-1"},
-		"window":          {nil, pulsecol.Config{Schedule: pulsecol.Uniform{Window: 2}}, GenerateOptions{}, "2"},
+		"window":          {nil, pulsecol.Config{Schedule: pulsecol.Uniform{Eta: 2}}, GenerateOptions{}, "2"},
 		"nothing to fill": {[]int32{1, 2}, pulsecol.Config{}, GenerateOptions{InfillOnly: true}, "mask"},
 		"negative length": {nil, pulsecol.Config{}, GenerateOptions{MaxNewTokens: -4}, "-4"},
 	} {

@@ -18,7 +18,7 @@ func Example() {
 	}
 	defer m.Close()
 	res, err := m.Generate(context.Background(), []int32{17, 4, 32, 8},
-		pulsecol.Config{Sparsity: 0.5, Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 3}},
+		pulsecol.Config{Sparsity: 0.5, Schedule: pulsecol.Uniform{Eta: 0.5, Refreshes: 3}},
 		llada.GenerateOptions{GenLength: 32, BlockLength: 16, Steps: 16, SuppressMask: true})
 	if err != nil {
 		log.Fatal(err)

@@ -91,7 +91,7 @@ func TestPulseColGenerationEqualsReference(t *testing.T) {
 			want, _ := set.Int32s(c.Name + ".out")
 			res, err := m.Generate(context.Background(), prompt, pulsecol.Config{
 				Sparsity: c.Sparsity, GroupSize: c.GroupSize, Precision: exact.Precision,
-				Schedule: pulsecol.Uniform{Window: c.Eta, Refreshes: c.Refreshes},
+				Schedule: pulsecol.Uniform{Eta: c.Eta, Refreshes: c.Refreshes},
 			}, GenerateOptions{Steps: c.Steps, GenLength: c.GenLength, BlockLength: c.BlockLength})
 			if err != nil {
 				t.Fatal(err)

@@ -183,7 +183,7 @@ func TestRequestErrors(t *testing.T) {
 	}
 }
 
-var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Window: 0.5, Refreshes: 3}}
+var sparse = pulsecol.Config{Sparsity: 0.5, GroupSize: 16, Schedule: pulsecol.Uniform{Eta: 0.5, Refreshes: 3}}
 
 // Rotary attention sees distances only, so padding on the left changes nothing
 // but rounding.

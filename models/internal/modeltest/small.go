@@ -71,7 +71,7 @@ func (s *Small) EqualsPyTorch(t *testing.T) {
 	s.check(t, want.Question, pulsecol.Config{})
 	p := want.PulseCol
 	s.check(t, p.generation, pulsecol.Config{
-		Sparsity: p.Sparsity, GroupSize: p.Group, Schedule: pulsecol.Uniform{Window: p.Eta, Refreshes: p.Refreshes},
+		Sparsity: p.Sparsity, GroupSize: p.Group, Schedule: pulsecol.Uniform{Eta: p.Eta, Refreshes: p.Refreshes},
 	})
 }
 
