@@ -277,7 +277,7 @@ func TestCustomSchedule(t *testing.T) {
 	modes := []pulsecol.Mode{reuse, denseStep, reuse, refresh, 3, 200}
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: custom(func(step, total int) pulsecol.Mode {
 		if total != 6 {
-			t.Errorf("the schedule was told of %d steps, want 6", total)
+			t.Errorf("the schedule got a total of %d steps, want 6", total)
 		}
 		return modes[step-1]
 	})}, 1, nil)

@@ -346,7 +346,7 @@ func (l *layer) bytes() int64 {
 // Columns copies the column table to the host.
 func (l *layer) Columns() (exec.ColumnBits, error) {
 	b := exec.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
-	err := l.device.onThread(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
+	err := l.device.runUnordered(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
 	if errors.Is(err, errClosed) {
 		return exec.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
 	}
@@ -359,7 +359,7 @@ func (l *layer) Columns() (exec.ColumnBits, error) {
 // DensityAndChurn implements op.Memory.
 func (l *layer) DensityAndChurn() (density, churn float64, err error) {
 	if l.unread { // never once the machine is closed
-		if err := l.device.onThread(l.count); err != nil {
+		if err := l.device.runUnordered(l.count); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -389,7 +389,7 @@ func (l *layer) Drop() { l.fresh, l.out = 0, 0 }
 // Free gives back what no graph's plan holds.
 func (l *layer) Free() error {
 	l.Drop()
-	err := l.device.onThread(func() error {
+	err := l.device.runUnordered(func() error {
 		delete(l.device.layers, l)
 		var err error
 		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state}} {

@@ -107,7 +107,7 @@ func newDevice(engine *cuda.Engine) (*device, error) {
 // and a CUDA context is current for a thread; and the engine may drain its queue on
 // that thread at any time, so no other code should.
 func (d *device) runOnEngine(f func() error) error {
-	return d.onThread(func() error {
+	return d.runUnordered(func() error {
 		if err := d.engine.DoWork(); err != nil {
 			return fmt.Errorf("cudaop: earlier work of the machine: %w", err)
 		}
@@ -148,9 +148,9 @@ func (d *device) guarded(f func() error) (err error) {
 	return f()
 }
 
-// onThread is runOnEngine without what the machine has queued. No command is buffered when it
-// returns.
-func (d *device) onThread(f func() error) (err error) {
+// runUnordered runs f on the engine's thread without waiting for what the machine has queued
+// there. No command is buffered when it returns.
+func (d *device) runUnordered(f func() error) (err error) {
 	if d.engine.Context().CUDAContext() == (cu.CUContext{}) {
 		return errClosed
 	}
@@ -298,7 +298,7 @@ func shutDown(engine *cuda.Engine) error {
 		d = &device{engine: engine, queue: newQueue(nil)}
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.onThread(d.release) }()
+	go func() { done <- d.runUnordered(d.release) }()
 	select {
 	case err := <-done:
 		return err

@@ -48,9 +48,9 @@ func testApplyRule(t *testing.T) {
 			func(v int) float32 { return float32(math.Copysign(0, float64(v%2)-0.5)) },         // of zeros
 			func(v int) float32 { return math.MaxFloat32 * float32(1-2*(v%2)) },                // far apart
 			func(int) float32 { return math.Float32frombits(uint32(r.IntN(9))) },               // subnormal
-			func(v int) float32 { return []float32{inf, float32(r.NormFloat64())}[r.IntN(2)] }, // some impossible
+			func(v int) float32 { return []float32{inf, float32(r.NormFloat64())}[r.IntN(2)] }, // some excluded
 			func(int) float32 { return inf },                                                   // all
-			func(v int) float32 { return []float32{1, float32(math.NaN())}[r.IntN(20)/19] },    // some pointless
+			func(v int) float32 { return []float32{1, float32(math.NaN())}[r.IntN(20)/19] },    // some NaN
 			func(v int) float32 { return []float32{1, float32(math.Inf(1))}[r.IntN(20)/19] },
 		} {
 			rows[i] = make([]float32, vocab)

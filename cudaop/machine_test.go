@@ -43,10 +43,10 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBesideGorgonia: our attention between matrix products of Gorgonia's own, in
+// TestGorgoniaOperators: our attention between matrix products of Gorgonia's own, in
 // one graph. The last operator is ours: it waits for the product before it, which
 // runs in another context, and Gorgonia's copy to the host does not.
-func TestBesideGorgonia(t *testing.T) {
+func TestGorgoniaOperators(t *testing.T) {
 	needGPU(t)
 	const n, d = 96, 64
 	r := rand.New(rand.NewPCG(6, 0))

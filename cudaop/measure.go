@@ -38,11 +38,11 @@ func measure(o gpu.MeasureOptions, report func(gpu.Measurement) error) (err erro
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, d.onThread(d.release), engine.Close())
+		err = errors.Join(err, d.runUnordered(d.release), engine.Close())
 	}()
 	for _, dim := range o.HeadDims {
 		for _, n := range o.Lens {
-			if err := d.onThread(func() error { return d.measureLength(o, n, dim, report) }); err != nil {
+			if err := d.runUnordered(func() error { return d.measureLength(o, n, dim, report) }); err != nil {
 				return err
 			}
 		}

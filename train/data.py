@@ -178,7 +178,7 @@ class Pool:
     def examples(self, kind: str, rows: int, length: int, g, window=(SHORTEST, LONGEST), easy=0.5, bos=0.5, oversample=8) -> Batch:
         """Rows of solved examples of one kind ("lists" or "arithmetic") that end in a question.
 
-        A stream of random examples is cut behind the last question that leaves a response window
+        A stream of random examples is cut after the last question that leaves a response window
         of the given size. easy is the share of one-step problems in arithmetic, bos the share of
         rows that begin with the start token. oversample times as many streams as rows are drawn,
         and those that can be cut are preferred.
@@ -280,12 +280,12 @@ class Pool:
         """Rows of filler with the sentences hidden [drawn, most] among it, where used says so.
 
         Sentences fall anywhere, but every chain consecutive ones stay in order. question and answer
-        are pieces (start, size), each [drawn, any number]. The rows whose window is as wanted are
-        preferred.
+        are pieces (start, size), each [drawn, any number]. Rows whose window has the requested size
+        are preferred.
         """
         text_start, text_length = self.fixed["Text:"]
-        # As many filler sentences as fit beside them. They fall short of the room by less than one
-        # sentence; the few rows whose window is thereby too long are dropped.
+        # As many filler sentences as the other tokens leave space for. They fall short of that by less
+        # than one sentence; the few rows whose window is thereby too long are dropped.
         filler = self.draw("filler", (len(has_bos), 1 + length // self.shortest_filler), g)
         least = torch.randint(window[0], min(window[0] + 8, window[1]) + 1, has_bos.shape, generator=g, device=self.device)
         room = (length - least - has_bos - text_length - question[1].sum(1, keepdim=True)

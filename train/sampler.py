@@ -55,7 +55,7 @@ def generate_llada(model, prompt, gen_length: int, block_length: int, steps: int
 
 @torch.no_grad()
 def generate_dream(model, prompt, max_new_tokens: int, steps: int, alg: str, eps: float, sparse=None):
-    """Dream's diffusion_generate: the whole response at once, the surest tokens first.
+    """Dream's diffusion_generate: the whole response at once, the most confident tokens first.
 
     Between the times t and s a step commits the share 1 - s/t of the masks. alg says how sure a
     token is: "maskgit_plus" by its probability, "entropy" by that of the whole distribution.

@@ -22,7 +22,7 @@ func (f *modelFlag) checkMemory(mem models.Memory, sequences, tokens int) error 
 		return nil
 	}
 	weights := mem.Weights
-	if resident := f.Model == nil || f.RandomWeights || !mapped; resident || mem.GPU.Total() > 0 {
+	if loaded := f.Model == nil || f.RandomWeights || !mapped; loaded || mem.GPU.Total() > 0 {
 		weights = 0 // in memory already, or only read on their way to the GPU
 	}
 	threads := int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(tokens))

@@ -158,7 +158,7 @@ func (r *batchRun) prepare(j *job, object promptObject, line *kong.Context) (err
 	if _, err := r.s.steps(j.ids); err != nil {
 		return err
 	}
-	j.att, err = r.Method.choose(r.m, len(j.ids)+r.s.newTokens(), r.Sampler.Seed, line)
+	j.att, err = r.Method.resolve(r.m, len(j.ids)+r.s.newTokens(), r.Sampler.Seed, line)
 	return err
 }
 

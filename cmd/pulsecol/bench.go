@@ -78,7 +78,7 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	length := or(c.Length, min(1024, m.config().Context))
-	att, err := c.Method.choose(m, length, c.Seed, line)
+	att, err := c.Method.resolve(m, length, c.Seed, line)
 	if err != nil {
 		return err
 	}

@@ -323,7 +323,7 @@ func summed(steps int, schedule pulsecol.Schedule, ms map[pulsecol.Mode]float64)
 	return sum, refreshes
 }
 
-// whole runs a generation from start to end and reports its time beside the sum.
+// whole runs a generation from start to end and reports its time next to the sum of its steps.
 func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) error {
 	r := b.row
 	r.Mode, r.Group, r.Sparsity, r.Steps = "pulsecol", group, b.cmd.Sparsity, steps

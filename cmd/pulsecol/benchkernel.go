@@ -28,7 +28,7 @@ type benchKernelCmd struct {
 	Threads   []int     `placeholder:"N" help:"On the CPU. Default: 1 and the number of processors."`
 	Samples   *int      `placeholder:"N" help:"Runs that a median is of. Default: 15."`
 	Device    string    `enum:"cpu,cuda" default:"cpu" help:"Where to measure: cpu or cuda. Default: cpu."`
-	Baselines string    `placeholder:"FILE" help:"What bench/attention.py printed on the same GPU; its times are put beside ours."`
+	Baselines string    `placeholder:"FILE" help:"Output of bench/attention.py on the same GPU; its times are printed next to ours."`
 	JSON      bool      `name:"json" help:"Print a JSON object a line."`
 }
 

@@ -101,7 +101,7 @@ type talk struct {
 }
 
 func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, error) {
-	s, err := c.Sampler.choose(m, line)
+	s, err := c.Sampler.configure(m, line)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Method.choose(m, len(ids)+s.newTokens(), c.Sampler.Seed, line); err != nil {
+	if _, err := c.Method.resolve(m, len(ids)+s.newTokens(), c.Sampler.Seed, line); err != nil {
 		return nil, err
 	}
 	_, err = s.steps(ids)
@@ -210,7 +210,7 @@ func (t *talk) say(text string) error {
 	if err != nil {
 		return err
 	}
-	att, err := t.Method.choose(t.m, len(ids)+t.s.newTokens(), t.Sampler.Seed, t.line)
+	att, err := t.Method.resolve(t.m, len(ids)+t.s.newTokens(), t.Sampler.Seed, t.line)
 	if err != nil {
 		return err
 	}

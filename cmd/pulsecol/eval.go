@@ -13,7 +13,7 @@ import (
 type evalCmd struct {
 	Open modelFlag `embed:""`
 
-	Task      []string `group:"Tasks" required:"" placeholder:"NAME" help:"Tasks to measure: ${tasks}. @N behind a name is a length in tokens."`
+	Task      []string `group:"Tasks" required:"" placeholder:"NAME" help:"Tasks to measure: ${tasks}. @N after a name is a length in tokens."`
 	Samples   int      `group:"Tasks" default:"100" placeholder:"N" help:"Samples of each task, or all that there are. Default: 100."`
 	Seeds     int      `group:"Tasks" default:"1" placeholder:"N" help:"Repeat with N seeds, --seed and those that follow it. Default: 1."`
 	Data      *string  `group:"Tasks" placeholder:"PATH" help:"File or folder of the tasks that need one."`
@@ -133,7 +133,7 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 			e.model.Close()
 		}
 	}()
-	if _, err := c.Sampler.choose(e.model, line); err != nil {
+	if _, err := c.Sampler.configure(e.model, line); err != nil {
 		return nil, err
 	}
 	if e.device, err = c.device(); err != nil {

@@ -48,7 +48,7 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer m.Close()
-	s, err := c.Sampler.choose(m, line)
+	s, err := c.Sampler.configure(m, line)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	att, err := c.Method.choose(m, len(p.ids)+s.newTokens(), c.Sampler.Seed, line)
+	att, err := c.Method.resolve(m, len(p.ids)+s.newTokens(), c.Sampler.Seed, line)
 	if err != nil {
 		return err
 	}

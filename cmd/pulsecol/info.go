@@ -58,7 +58,7 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 	if err := b.err(); err != nil {
 		return err
 	}
-	s, err := c.Sampler.choose(m, line)
+	s, err := c.Sampler.configure(m, line)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 			return err
 		}
 	}
-	att, err := c.Method.choose(m, n, c.Sampler.Seed, line)
+	att, err := c.Method.resolve(m, n, c.Sampler.Seed, line)
 	if err != nil {
 		return err
 	}

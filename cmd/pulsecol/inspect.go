@@ -57,7 +57,7 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer m.Close()
-	s, err := c.Sampler.choose(m, line)
+	s, err := c.Sampler.configure(m, line)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong
 	in := &inspector{methods: methods, layers: m.config().Layers}
 	if c.Queries == "generated" {
 		if in.from = len(prompt); s.newTokens() == 0 {
-			return nil, usagef("--queries generated: no tokens are generated behind the prompt")
+			return nil, usagef("--queries generated: no tokens are generated after the prompt")
 		}
 	}
 	total, err := s.steps(prompt)

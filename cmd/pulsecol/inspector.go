@@ -32,7 +32,7 @@ type inspector struct {
 // inspected is a method and what is known of it.
 type inspected struct {
 	attention
-	chooser   *chooser
+	selection *selectionGraph
 	tables    []*columns.Table // by layer; nil before the first choice
 	refreshes []int
 	steps     []stepSummary
@@ -103,7 +103,7 @@ func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 	case m.Schedule == nil && o.Layer > 0: // fixed by position: the same in all layers
 		m.tables[o.Layer] = m.tables[0]
 	case step.Mode == pulsecol.Refresh.String() || old == nil:
-		if m.tables[o.Layer], err = m.choose(o); err != nil {
+		if m.tables[o.Layer], err = m.columnsOf(o); err != nil {
 			return err
 		}
 	}
@@ -157,25 +157,25 @@ func (m *inspected) add(o pulsecol.Observation, heads []inspect.Fidelity) error 
 	return nil
 }
 
-// choose returns the keys that the method chooses on seeing o.
-func (m *inspected) choose(o pulsecol.Observation) (*columns.Table, error) {
-	if m.chooser == nil {
+// columnsOf returns the keys that the method selects from the queries and keys of o.
+func (m *inspected) columnsOf(o pulsecol.Observation) (*columns.Table, error) {
+	if m.selection == nil {
 		var err error
-		if m.chooser, err = newChooser(m.Config, o); err != nil {
+		if m.selection, err = newSelectionGraph(m.Config, o); err != nil {
 			return nil, err
 		}
 	}
-	return m.chooser.choose(o)
+	return m.selection.columnsOf(o)
 }
 
-// chooser is a graph of one attention layer, which chooses keys as a model's own
+// selectionGraph is a graph of one attention layer, which selects keys as a model's
 // layers do.
-type chooser struct {
+type selectionGraph struct {
 	machine *pulsecol.Machine
 	q, k    *gorgonia.Node
 }
 
-func newChooser(cfg pulsecol.Config, o pulsecol.Observation) (*chooser, error) {
+func newSelectionGraph(cfg pulsecol.Config, o pulsecol.Observation) (*selectionGraph, error) {
 	if cfg.Schedule != nil {
 		cfg.Schedule = pulsecol.Always{}
 	}
@@ -187,7 +187,7 @@ func newChooser(cfg pulsecol.Config, o pulsecol.Observation) (*chooser, error) {
 	input := func(name string, heads int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithName(name), gorgonia.WithShape(1, heads, o.Len, o.HeadDim))
 	}
-	c := &chooser{q: input("q", o.Heads), k: input("k", o.KVHeads)}
+	c := &selectionGraph{q: input("q", o.Heads), k: input("k", o.KVHeads)}
 	if _, err := pulsecol.Attention(c.q, c.k, c.k, ctl.Layer(0)); err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func newChooser(cfg pulsecol.Config, o pulsecol.Observation) (*chooser, error) {
 	return c, err
 }
 
-func (c *chooser) choose(o pulsecol.Observation) (*columns.Table, error) {
+func (c *selectionGraph) columnsOf(o pulsecol.Observation) (*columns.Table, error) {
 	for node, data := range map[*gorgonia.Node][]float32{c.q: o.Q, c.k: o.K} {
 		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
 			return nil, err
@@ -218,8 +218,8 @@ func (c *chooser) choose(o pulsecol.Observation) (*columns.Table, error) {
 // close frees what the methods hold.
 func (in *inspector) close() {
 	for _, m := range in.methods {
-		if m.chooser != nil {
-			m.chooser.machine.Close()
+		if m.selection != nil {
+			m.selection.machine.Close()
 		}
 	}
 }

@@ -38,8 +38,8 @@ type cli struct {
 	Bench    struct {
 		Step   benchStepCmd   `cmd:"" help:"Measure the seconds of a denoising step in each mode."`
 		E2E    benchE2ECmd    `cmd:"" name:"e2e" help:"Measure denoising steps and generations at several lengths, and the GPU memory they take."`
-		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels beside the machine's peak."`
-		Plot   benchPlotCmd   `cmd:"" help:"Draw what the others measured."`
+		Kernel benchKernelCmd `cmd:"" help:"Measure the speed of the kernels and the machine's peak."`
+		Plot   benchPlotCmd   `cmd:"" help:"Draw what the other commands measured."`
 	} `cmd:"" help:"Measure speed."`
 	Help       helpCmd       `cmd:"" help:"Describe the commands, or one of them."`
 	Version    versionCmd    `cmd:"" help:"Print the version, and what was compiled in."`

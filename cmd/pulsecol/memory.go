@@ -55,15 +55,15 @@ type gpuMemory struct {
 
 // predictMemory returns the memory that a run of a batch of sequences, each with
 // length tokens in all, takes in this process, in which the model has been opened.
-// resident says that the weights are in memory already.
-func predictMemory(s sampler, att attention, batch, length int, resident bool) (memoryPrediction, error) {
+// loaded says that the weights are in memory already.
+func predictMemory(s sampler, att attention, batch, length int, loaded bool) (memoryPrediction, error) {
 	mem, err := s.memory(batch, length-s.newTokens(), att.Config)
 	if err != nil {
 		return memoryPrediction{}, err
 	}
 	garbage := limitGarbage(mem.Workspace + mem.Columns)
 	program := garbage + residentMemory()
-	if resident {
+	if loaded {
 		program = max(0, program-mem.Weights)
 	}
 	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))

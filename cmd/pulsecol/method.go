@@ -11,7 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/eval"
 )
 
-// methodFlags choose what attention computes.
+// methodFlags select what attention computes.
 type methodFlags struct {
 	Method *string `group:"Attention" enum:"${methods}" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	attentionFlags
@@ -51,7 +51,7 @@ type settings[F, I, S any] struct {
 // oneSetting is at most one value of each.
 type oneSetting settings[*float64, *int, *string]
 
-// deviceFlag chooses where to compute.
+// deviceFlag selects where to compute.
 type deviceFlag struct {
 	Device string `group:"Attention" enum:"auto,cpu,cuda" default:"auto" help:"Where to compute: auto, cpu or cuda."`
 }
@@ -92,9 +92,9 @@ func (f *attentionFlags) sparse() bool {
 // attention by default: of 70 tokens, 80 % sparsity keeps 14, too few to answer.
 const shortSequence = 256
 
-// choose returns what the flags ask for with m and a sequence of tokens tokens.
+// resolve returns the attention that the flags select for m and a sequence of tokens tokens.
 // seed is that of the generation.
-func (f *methodFlags) choose(m *openModel, tokens int, seed uint64, line *kong.Context) (attention, error) {
+func (f *methodFlags) resolve(m *openModel, tokens int, seed uint64, line *kong.Context) (attention, error) {
 	method := "full"
 	if f.sparse() || m.embedded && tokens >= shortSequence {
 		method = "pulsecol"

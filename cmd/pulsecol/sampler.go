@@ -23,8 +23,8 @@ type samplerFlags struct {
 	GenLength   *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
 	BlockLength *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens of a block; blocks are filled from left to right. Divides --gen-length, and --steps is a multiple of the number of blocks. Default: --gen-length."`
 	CFGScale    *float64 `name:"cfg-scale" group:"LLaDA's sampler" model:"llada" placeholder:"W" help:"Classifier-free guidance. Default: 0, off."`
-	Remasking   *string  `group:"LLaDA's sampler" model:"llada" enum:"low_confidence,random" placeholder:"RULE" help:"Order of filling: low_confidence (the surest first) or random. Default: low_confidence."`
-	Factor      *float64 `group:"LLaDA's sampler" model:"llada" placeholder:"F" help:"Commit the n-th surest token while its confidence is at least 1-F/(n+1); instead of --steps."`
+	Remasking   *string  `group:"LLaDA's sampler" model:"llada" enum:"low_confidence,random" placeholder:"RULE" help:"Order of filling: low_confidence (the most confident first) or random. Default: low_confidence."`
+	Factor      *float64 `group:"LLaDA's sampler" model:"llada" placeholder:"F" help:"Commit the n-th most confident token while its confidence is at least 1-F/(n+1); instead of --steps."`
 	NoEOS       bool     `name:"no-eos" group:"LLaDA's sampler" model:"llada" help:"Never predict end-of-text."`
 	LateEOS     bool     `name:"late-eos" group:"LLaDA's sampler" model:"llada" help:"Commit end-of-text and end-of-turn last."`
 
@@ -48,8 +48,8 @@ type sampler interface {
 	memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error)
 }
 
-// choose returns m with the options that the flags ask for.
-func (f *samplerFlags) choose(m *openModel, line *kong.Context) (sampler, error) {
+// configure returns m with the sampler options that the flags set.
+func (f *samplerFlags) configure(m *openModel, line *kong.Context) (sampler, error) {
 	if err := checkApplies(line, "model", m.kind(), "a "+m.kind()+" model"); err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (c *tokenizeCmd) Run(std stdio) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("line %d: %w", n, err), out.Flush())
 		}
-		if in.Buffered() == 0 { // whoever writes the lines may wait for the answers
+		if in.Buffered() == 0 { // the writer of the lines may wait for the answers
 			if err := out.Flush(); err != nil {
 				return err
 			}

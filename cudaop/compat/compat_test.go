@@ -83,8 +83,8 @@ func TestCuDNNVersions(t *testing.T) {
 	}
 }
 
-// preprocess returns what the C preprocessor makes of code behind a header, with
-// this package's headers in front and without.
+// preprocess returns the output of the C preprocessor for a header followed by code, with
+// this package's headers first and without them.
 func preprocess(t *testing.T, name, header, code string) (with, without string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")

@@ -5,7 +5,7 @@
 //	go build -tags cuda ./...
 //
 // It works in this module and in every module that requires it. CUDA is looked for
-// in $CUDA_HOME, $CUDA_PATH, beside nvcc and in the usual places, cuDNN in
+// in $CUDA_HOME, $CUDA_PATH, next to nvcc and in the usual places, cuDNN in
 // $CUDNN_HOME, with CUDA and in the usual places.
 package main
 
@@ -92,8 +92,8 @@ func with(header string, roots []string) string {
 	return ""
 }
 
-// add appends those folders of root that exist and are not there yet. The C
-// compiler knows /usr/include itself, and goes wrong if told again.
+// add appends those folders of root that exist and are not in dirs yet. It leaves out
+// /usr/include: the C compiler searches it anyway, and an explicit option changes the order.
 func add(dirs []string, root string, patterns ...string) []string {
 	for _, p := range patterns {
 		found, _ := filepath.Glob(filepath.Join(root, p))

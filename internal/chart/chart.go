@@ -20,7 +20,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Chart is a picture of lines, with a legend beside it.
+// Chart is a picture of lines, with a legend to the right.
 type Chart struct {
 	Title, X, Y string // what stands above it and along its axes
 	Lines       []Line
@@ -78,7 +78,7 @@ func StyleAs(i, j int) Style {
 	return Style{palette[i%len(palette)], dashes[j%len(dashes)], glyphs[i%len(glyphs)]}
 }
 
-// Sizes of a picture. Its legend stands beside the plot and is as wide as it needs.
+// Sizes of a picture. Its legend is to the right of the plot and as wide as its text.
 const (
 	plotWidth  = 14 * vg.Centimeter
 	plotHeight = 10 * vg.Centimeter
@@ -217,7 +217,7 @@ func ticksAt(values []float64, label func(float64) string) []plot.Tick {
 	return ticks
 }
 
-// save writes a plot with its legend beside it.
+// save writes a plot with its legend to the right.
 func save(file string, p *plot.Plot, legend *plot.Legend, legendWidth vg.Length) error {
 	const gap = 8 // points
 	width := plotWidth + legendWidth + vg.Points(2*gap)

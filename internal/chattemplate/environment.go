@@ -46,7 +46,7 @@ func (t *Template) execute(messages []Message) (text string, err error) {
 		return "", fmt.Errorf("the template has %d bytes, want at most %d", size, Limit.Bytes)
 	}
 	cfg := config.New()
-	cfg.TrimBlocks, cfg.LeftStripBlocks = true, true // as transformers has it
+	cfg.TrimBlocks, cfg.LeftStripBlocks = true, true // as in transformers
 	if err := t.check(cfg); err != nil {
 		return "", err
 	}

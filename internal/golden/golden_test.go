@@ -16,8 +16,8 @@ import (
 // sets are the reference outputs that testdata/README.md lists.
 var sets = []string{"kernel/attention", "llada/expected", "dream/expected", "sparsed/blockmask"}
 
-// Every tensor of every set decodes to as many values as its shape asks for, and
-// the JSON beside it parses.
+// TestSets: every tensor of every set decodes to as many values as its shape has
+// elements, and the set's JSON parses.
 func TestSets(t *testing.T) {
 	for _, name := range sets {
 		t.Run(name, func(t *testing.T) {

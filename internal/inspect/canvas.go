@@ -144,7 +144,7 @@ var viridis = []color.RGBA{
 	{0x1f, 0x9e, 0x89, 0xff}, {0x35, 0xb7, 0x79, 0xff}, {0x6e, 0xce, 0x58, 0xff}, {0xb5, 0xde, 0x2b, 0xff}, {0xfd, 0xe7, 0x25, 0xff},
 }
 
-// shades is the number of colours of a heat map. More would not be told apart,
+// shades is the number of colours of a heat map. More could not be distinguished by eye
 // and make larger files.
 const shades = 32
 

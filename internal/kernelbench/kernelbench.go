@@ -1,4 +1,4 @@
-// Package kernelbench measures the routines of package kernel beside the peak of
+// Package kernelbench measures the routines of package kernel against the peak of
 // the processor. The clock of a processor changes within seconds, and other
 // programs take their share of it, so that only the ratio of two speeds measured
 // at the same time says something about a routine.
@@ -347,16 +347,16 @@ func attentionCase(row Row, p kernel.Precision) benchCase {
 		groups := row.Heads * kernel.Groups(row.N, row.Group)
 		table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(row.N)), Group: row.Group, Reach: -1}
 		scores := normal(r, groups*row.N)
-		choose := func() {
+		topK := func() {
 			team.TopKRows(table.Bits, scores, groups, row.N, keep, nil)
 		}
 		if row.Op == "refresh" {
 			return func() {
 				team.DenseScores(out, scores, a, row.Group)
-				choose()
+				topK()
 			}
 		}
-		choose()
+		topK()
 		return func() { team.ColumnSparse(out, nil, a, table) }
 	}
 	return benchCase{row, p, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}

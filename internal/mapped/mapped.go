@@ -80,8 +80,9 @@ func (*Error) Unwrap() error   { return ErrLost }
 
 func lost(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
-// Fault returns the error behind a panic: what happened to the mapped file that the
-// goroutine could not read. It is nil if the panic is no fault in a mapped file.
+// Fault returns the error that a recovered panic stands for: what happened to the mapped
+// file that the goroutine could not read. It is nil if the panic is no fault in a mapped
+// file.
 func Fault(recovered any) error {
 	fault, ok := recovered.(runtime.Error)
 	if !ok {

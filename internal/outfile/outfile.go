@@ -19,8 +19,8 @@ import (
 )
 
 // Check reports whether [Write] can write path: path is a regular file or does not
-// exist, it is not read-only, and its directory takes new files. It leaves nothing
-// behind.
+// exist, it is not read-only, and its directory takes new files. It creates no file that
+// stays.
 func Check(path string) error {
 	path, _, err := target(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func target(path string) (string, fs.FileMode, error) {
 	}
 }
 
-// createTemp makes a temporary file beside path. [os.CreateTemp] would leave the
+// createTemp makes a temporary file in path's directory. [os.CreateTemp] would leave the
 // result readable by its owner alone.
 func createTemp(path string) (*os.File, error) {
 	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".pulsecol-%016x.tmp", rand.Uint64()))

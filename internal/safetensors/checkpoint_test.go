@@ -140,7 +140,7 @@ func TestOpenDirBroken(t *testing.T) {
 		{"index is a list", safetensors.IndexFile, "[]", "index.json:1:1: the file is an array, want an object"},
 		{"empty index", safetensors.IndexFile, "", "index.json:1:1: is empty, want JSON"},
 		{"map is null", safetensors.IndexFile, `{"weight_map":null}`, "index.json:1:15: weight_map is null, want an object"},
-		{"more behind the index", safetensors.IndexFile, `{"weight_map":{}}}`, "index.json:1:18: '}' follows the end of the value"},
+		{"data after the index", safetensors.IndexFile, `{"weight_map":{}}}`, "index.json:1:18: '}' follows the end of the value"},
 		{"no map", safetensors.IndexFile, `{"metadata":{}}`, "index.json: weight_map is missing"},
 		{"map is a list", safetensors.IndexFile, `{"weight_map":[]}`, "index.json:1:15: weight_map is an array, want an object"},
 		{"shard is a number", safetensors.IndexFile, `{"weight_map":{"a":1}}`, `index.json:1:20: weight_map: "a" is 1, want a string`},

@@ -123,7 +123,7 @@ func encodeMember(b *bytes.Buffer, name string, value any) error {
 }
 
 // WriteFile is Write to a file, which appears at path complete or not at all: it is
-// written beside path and renamed, replacing a file that is there. A symbolic
+// written to path's directory and renamed, replacing an existing file. A symbolic
 // link at path is followed; a device, pipe, directory or read-only file is refused.
 func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
 	err := outfile.Write(path, func(w io.Writer) error { return write(w, tensors, metadata) })

@@ -212,7 +212,7 @@ func TestWriteReportsWriter(t *testing.T) {
 	}
 }
 
-// entries lists a directory, to see that nothing is left behind.
+// entries lists a directory, to see that no temporary file is left.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := os.ReadDir(dir)

@@ -11,7 +11,7 @@
 // # One step
 //
 // At every step a sampler proposes a token for masked positions, gives each
-// proposal a confidence, and commits the surest ones: it writes them into the
+// proposal a confidence, and commits the most confident ones: it writes them into the
 // sequence. Only masks are ever overwritten. Steps are counted from 1 over the
 // whole generation, and each one is exactly one call of Forward. TotalSteps gives
 // their number beforehand, since a schedule of column refreshes is laid out over

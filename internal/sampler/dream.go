@@ -21,7 +21,7 @@ const (
 
 	// ConfidenceThreshold takes the probability of the proposed token like
 	// MaskgitPlus. Its quota is masks/Steps a step and row; of the proposals within
-	// it the surest is committed, and so is each that reaches Threshold. Those
+	// it the most confident is committed, and so is each that reaches Threshold. Those
 	// refused are added to the quota of the next step; after Steps steps, more
 	// follow until none is left.
 	ConfidenceThreshold Alg = "confidence_threshold"
@@ -54,7 +54,7 @@ type Dream struct {
 
 	Alg Alg // "" is Origin
 	// AlgTemp above 0 chooses positions at random, without replacement, from the
-	// softmax of confidence/AlgTemp; 0 takes the surest. Not used by Origin and
+	// softmax of confidence/AlgTemp; 0 takes the most confident. Not used by Origin and
 	// ConfidenceThreshold.
 	AlgTemp float64
 	// Threshold of ConfidenceThreshold: above 0, at most 1. Otherwise 0.

@@ -174,9 +174,9 @@ func (g *generation) forEach(n int, f func(w *worker, i int)) {
 	wg.Wait()
 }
 
-// topByConfidence keeps, of the proposals of each batch row, as many of the surest as
-// accept says. accept gets them ordered by confidence, surest first, and ties by
-// position. Both proposals and the result are sorted by (Batch, Pos).
+// topByConfidence keeps, of the proposals of each batch row, the most confident ones:
+// accept gets them ordered by descending confidence, and ties by position, and returns how
+// many to keep. Both proposals and the result are sorted by (Batch, Pos).
 func topByConfidence(proposals []proposal, accept func(batch int, ordered []proposal) int) []proposal {
 	var kept []proposal
 	for len(proposals) > 0 {

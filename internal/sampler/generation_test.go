@@ -187,11 +187,11 @@ func dream() Dream {
 	return Dream{MaxNewTokens: 4, Steps: 3, Eps: 1e-3, Alg: MaskgitPlus, TopP: 1, MaskID: waveMask}
 }
 
-func TestPointlessLogitsAreAnError(t *testing.T) {
+func TestInvalidLogitsAreAnError(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	maskless, masklessDream, parallel := llada(), dream(), llada()
 	maskless.SuppressMask, masklessDream.SuppressMask, parallel.Threshold = true, true, 1
-	allBut := func(token int) func([]float32) { // makes them impossible
+	allBut := func(token int) func([]float32) { // sets the other logits to -Inf
 		return func(logits []float32) {
 			for v := range logits {
 				if v != token {
@@ -293,7 +293,7 @@ func TestPromptsAreNotChanged(t *testing.T) {
 			t.Errorf("%T: prompt became %v, want %v", s, prompts[0], want)
 		}
 		if beyond := prompts[0][:4][3]; beyond != 0 {
-			t.Errorf("%T: wrote %d behind the prompt", s, beyond)
+			t.Errorf("%T: wrote %d after the prompt", s, beyond)
 		}
 	}
 }

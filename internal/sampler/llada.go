@@ -19,7 +19,7 @@ const (
 )
 
 // LLaDA is the sampler of LLaDA's generate: blocks from left to right, and within
-// a block a quota of the surest proposals at every step.
+// a block a quota of the most confident proposals at every step.
 //
 // With a Threshold or a Factor it is the parallel decoding of Fast-dLLM: every
 // step commits as many proposals as are sure enough, and at least one in each row
@@ -56,9 +56,9 @@ type LLaDA struct {
 	Remasking       Remasking       // "" is LowConfidence
 	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
-	// Threshold above 0, at most 1: commit every proposal at least this sure.
+	// Threshold above 0, at most 1: commit every proposal of at least this confidence.
 	Threshold float64
-	// Factor above 0: commit the n-th surest proposal while its confidence is at
+	// Factor above 0: commit the n-th most confident proposal while its confidence is at
 	// least 1 - Factor/(n+1). Not together with Threshold.
 	Factor float64
 
@@ -269,7 +269,7 @@ func (r *lladaRun) sureEnough(_ int, ordered []proposal) int {
 }
 
 // step runs one denoising step: it completes the proposals and commits, in each
-// batch row, as many of the surest as accept says.
+// batch row, as many of the most confident as accept returns.
 func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, accept func(batch int, ordered []proposal) int) error {
 	if r.Remasking == RandomOrder {
 		// The order does not hang on the logits, so only those that will be

@@ -11,8 +11,8 @@ import (
 
 // piece is a text of which prompts are made: a question with its answer, or a sentence.
 type piece struct {
-	text   string // "Q: ...\nA:", or a sentence behind a space
-	answer string // behind a space, as it follows the text; empty for sentences
+	text   string // "Q: ...\nA:", or a sentence that begins with a space
+	answer string // begins with a space, since it follows the text; empty for sentences
 }
 
 // heldOut makes count texts of one kind, chunk of them from one seed, as train/heldout.py does: once,

@@ -78,8 +78,8 @@ func (t *humanEval) Score(Sample, string) float64 { return math.NaN() }
 
 // HumanEvalCompletion returns the line that the official checker (openai/human-eval) reads for an
 // output: {"task_id", "completion"} and a newline. The completion is the first block between ```
-// marks, or all of the output if there is none; its indentation stays, since the checker puts it
-// right behind the prompt.
+// marks, or all of the output if there is none. Its indentation stays, since the checker appends
+// it to the prompt.
 func HumanEvalCompletion(id, output string) ([]byte, error) {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)

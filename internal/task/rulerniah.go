@@ -144,7 +144,7 @@ func magic(r *rand.Rand, kind string, words wordLists) string {
 		a, b := r.Uint64()&^0xf000|0x4000, r.Uint64()&^(3<<62)|1<<63
 		return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&(1<<48-1))
 	}
-	return choose(r, words.adjectives) + "-" + choose(r, words.nouns)
+	return randomElement(r, words.adjectives) + "-" + randomElement(r, words.nouns)
 }
 
 // openEssays returns the words of RULER's PaulGrahamEssays.json ({"text": ...}), or of all files

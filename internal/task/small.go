@@ -12,7 +12,7 @@ import (
 )
 
 // small is a task that the small models were trained on, with held-out questions. Its prompts are
-// formed as in train/heldout.py: a single question, or one behind as many solved examples or
+// formed as in train/heldout.py: a single question, or one that follows as many solved examples or
 // sentences as make up a given number of tokens.
 type small struct {
 	name    string
@@ -44,14 +44,14 @@ func smallMakers() []maker {
 			return &small{name, length, o.Seed, memo(o.Count), prompt, sameText}, nil
 		}}
 	}
-	draw1 := func(r *rand.Rand) piece { return choose(r, heldOutArithmetic1()) }
-	draw2 := func(r *rand.Rand) piece { return choose(r, heldOutArithmetic2()) }
+	draw1 := func(r *rand.Rand) piece { return randomElement(r, heldOutArithmetic1()) }
+	draw2 := func(r *rand.Rand) piece { return randomElement(r, heldOutArithmetic2()) }
 	return []maker{
 		inText("retrieval", retrieval),
 		inText("multiquery", multiquery),
 		inText("tracking", tracking),
-		one("lists", func(r *rand.Rand) piece { return choose(r, heldOutLists()) }, sameText),
-		one("arithmetic", func(r *rand.Rand) piece { return choose(r, []func(*rand.Rand) piece{draw1, draw2})(r) }, sameResult),
+		one("lists", func(r *rand.Rand) piece { return randomElement(r, heldOutLists()) }, sameText),
+		one("arithmetic", func(r *rand.Rand) piece { return randomElement(r, []func(*rand.Rand) piece{draw1, draw2})(r) }, sameResult),
 		one("arithmetic1", draw1, sameResult),
 		one("arithmetic2", draw2, sameResult),
 	}
@@ -158,7 +158,7 @@ func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
 	numbers := map[string]bool{}
 	for i := range 2 + r.IntN(mostChains-1) {
 		names := keys[i*mostNames:][:2+r.IntN(mostNames-1)]
-		first := choose(r, ofKey(heldOutAssignments(), names[0]))
+		first := randomElement(r, ofKey(heldOutAssignments(), names[0]))
 		chain := []string{first.text}
 		for j, name := range names[1:] {
 			chain = append(chain, " "+linkSentence(name, names[j]))
@@ -180,13 +180,13 @@ func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
 func drawNeedles(r *rand.Rand, keys []string) [][]string {
 	needles := make([][]string, len(keys))
 	for i, key := range keys {
-		needles[i] = []string{choose(r, ofKey(heldOutNeedles(), key)).text}
+		needles[i] = []string{randomElement(r, ofKey(heldOutNeedles(), key)).text}
 	}
 	return needles
 }
 
 // inText makes a prompt of filler sentences, with the sentences of every chain hidden among them in
-// order, and a question behind.
+// order, and a question at the end.
 func inText(r *rand.Rand, length int, tokens Count, chains [][]string, question piece) (piece, bool) {
 	const begin = "Text:"
 	end := "\n" + question.text
@@ -196,7 +196,7 @@ func inText(r *rand.Rand, length int, tokens Count, chains [][]string, question 
 	}
 	var sentences []string
 	for room > 0 {
-		sentences = append(sentences, choose(r, heldOutFiller()).text)
+		sentences = append(sentences, randomElement(r, heldOutFiller()).text)
 		room -= tokens(sentences[len(sentences)-1])
 	}
 	if room != 0 {

@@ -30,7 +30,7 @@ type Sample struct {
 	ID      string   // names the sample in results: "17", "HumanEval/3"
 	Prompt  string   // the text to continue; for chat tasks the last user turn
 	History []Turn   // earlier turns of a chat task: solved examples
-	Prefix  string   // how the answer begins: stands behind the chat template, is not part of the output
+	Prefix  string   // beginning of the answer: follows the chat template, is not part of the output
 	Answers []string // references
 }
 
@@ -124,8 +124,8 @@ const maxLength = 1 << 22
 
 // New makes the task of a spec: a name from [Names], and for tasks of a given length "@" and the
 // number of tokens, such as "retrieval@1024", "lists@600", "gsm8k" or "ruler/vt@4096". The length
-// of a built-in task is that of its prompt, the length of a RULER task that of prompt and answer
-// together, as RULER has it.
+// of a built-in task is that of its prompt. The length of a RULER task is that of prompt and answer
+// together, as in RULER.
 //
 // Files are read here, and sample 0 is made once, so that what can go wrong goes wrong now.
 func New(spec string, o Options) (Task, error) {
@@ -188,8 +188,8 @@ func stream(seed uint64, task string, sample int) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// choose returns a random element.
-func choose[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+// randomElement returns a uniformly drawn element of from.
+func randomElement[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 // chooseDistinct returns n different elements of from in random order.
 func chooseDistinct[T any](r *rand.Rand, from []T, n int) []T {

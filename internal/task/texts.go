@@ -194,7 +194,7 @@ func sameText(output, answer string) bool {
 	return strings.TrimSpace(output) == strings.TrimSpace(answer)
 }
 
-// sameResult marks as GSM8K does, by the number behind "####".
+// sameResult marks as GSM8K does, by the number after "####".
 func sameResult(output, answer string) bool {
 	return strings.Contains(output, resultMark) && sameText(lastPart(output, resultMark), lastPart(answer, resultMark))
 }

@@ -12,7 +12,7 @@
 //	Q: Please reverse the list 66 50 47 62.
 //	A:
 //
-// with no white space behind the last colon; solved examples ("Q: ...\nA:
+// with no white space after the last colon; solved examples ("Q: ...\nA:
 // ...\n") or a text ("Text: ...\n") may stand before it. A start token is
 // neither needed nor harmful. generation_config.json holds the sampler
 // settings they answer with, at temperature 0: gen_length 32, block_length 8 and

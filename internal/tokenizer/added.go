@@ -21,7 +21,7 @@ type flags struct {
 	special    bool
 	singleWord bool // only between characters that are not part of a word
 	lstrip     bool // takes the white space before it along
-	rstrip     bool // takes the white space behind it along
+	rstrip     bool // takes the white space after it along
 }
 
 // noToken marks a piece of text between added tokens.
@@ -160,8 +160,8 @@ func (m *matcher) split(text string, counts func(match) bool) iter.Seq2[string, 
 // inWord reports whether a character of a word touches text[start:end].
 func inWord(text string, start, end int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:start])
-	behind, _ := utf8.DecodeRuneInString(text[end:])
-	return start > 0 && isWord(before) || end < len(text) && isWord(behind)
+	after, _ := utf8.DecodeRuneInString(text[end:])
+	return start > 0 && isWord(before) || end < len(text) && isWord(after)
 }
 
 // isWord is \w of Unicode regular expressions (UTS 18, Annex C).

@@ -101,7 +101,7 @@ func TestVocabMergesErrors(t *testing.T) {
 		{"empty vocab", func(f fstest.MapFS) { f[vocabName].Data = nil }, "vocab.json:1:1: is empty"},
 		{"vocab of another kind", func(f fstest.MapFS) { f[vocabName].Data = []byte(`["a"]`) }, `vocab.json: want an object of token: id`},
 		{"vocab cut off", func(f fstest.MapFS) { f[vocabName].Data = f[vocabName].Data[:1000] }, "vocab.json:1:"},
-		{"more behind vocab", func(f fstest.MapFS) { f[vocabName].Data = append(f[vocabName].Data, "{}"...) }, "follows the end of the value"},
+		{"data after vocab", func(f fstest.MapFS) { f[vocabName].Data = append(f[vocabName].Data, "{}"...) }, "follows the end of the value"},
 		{"vocab not UTF-8", func(f fstest.MapFS) { f[vocabName].Data = []byte("{\"\xff\": 1}") }, "vocab.json:1:3: byte 0xff is not valid UTF-8"},
 		{"merges not UTF-8", func(f fstest.MapFS) { f[mergesName].Data = []byte("\xff a") }, "merges.txt:1:1: byte 0xff is not valid UTF-8"},
 		{"one token", func(f fstest.MapFS) { f[mergesName].Data = []byte("#version: 0.2\n\na\n") }, `merges.txt:3:1: "a" is not two tokens with a space between them`},

@@ -176,7 +176,7 @@ func whiteSpace(s string) (end, last, afterNewline int) {
 }
 
 // leaveLast is `\s+(?!\S)|\s+` for the white space s[:end]: its last character
-// is left to the word behind it, unless there is no word or no other character.
+// is left to the word that follows, unless there is no word or no other character.
 func leaveLast(s string, end, last int) int {
 	if end == len(s) || last == 0 {
 		return end

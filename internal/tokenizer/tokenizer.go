@@ -43,15 +43,15 @@ type token struct {
 }
 
 // Encode returns the ids of text. Added tokens, special ones included, are
-// recognised where their content occurs; none is put in front or behind. The
+// recognised where their content occurs; none is added at the start or the end. The
 // text must be valid UTF-8 of at most 512 MiB.
 func (t *Tokenizer) Encode(text string) ([]int32, error) {
 	return t.encode(text, everyToken)
 }
 
 // EncodeOrdinary is Encode for text from outside: what looks like a special
-// token is encoded as the plain characters it is spelled with, so that nobody
-// can type a mask or an end of turn. Added tokens that are not special are
+// token is encoded as the plain characters it is spelled with, so that a user
+// cannot type a mask or an end of turn. Added tokens that are not special are
 // still recognised. (It is encode_special_tokens in HuggingFace tokenizers,
 // split_special_tokens in transformers.)
 func (t *Tokenizer) EncodeOrdinary(text string) ([]int32, error) {

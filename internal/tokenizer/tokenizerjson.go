@@ -11,7 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
-// ParseJSON reads a tokenizer.json of HuggingFace tokenizers. Beside a
+// ParseJSON reads a tokenizer.json of HuggingFace tokenizers. In addition to a
 // byte-level BPE model and its added tokens it may have the normalizer NFC,
 // the pre-tokenizers Split (by one of the patterns of pretokenize.go), Digits
 // (individual) and ByteLevel, and the decoder ByteLevel; other components are

@@ -16,7 +16,7 @@ import (
 // confidence-threshold parallel decoding. A zero field takes the model's
 // generation_config.json, and if that says nothing the value given here.
 type GenerateOptions struct {
-	// MaxNewTokens is the number of masks put behind the prompt; 128. Masks inside
+	// MaxNewTokens is the number of masks appended to the prompt; 128. Masks inside
 	// the prompt are filled too, and InfillOnly fills only those.
 	MaxNewTokens int
 	InfillOnly   bool

@@ -25,7 +25,7 @@ type GenerateOptions struct {
 	Remasking   string  // "low_confidence" (default) or "random"
 
 	// Threshold above 0 commits in each step every token at least this sure, and at
-	// least one; Steps is then unused. Factor above 0 commits the i-th surest token
+	// least one; Steps is then unused. Factor above 0 commits the i-th most confident token
 	// while its confidence is at least 1 - Factor/(i+1). At most one of the two.
 	Threshold, Factor float64
 

@@ -225,8 +225,8 @@ func quantizeRows() {
 		}
 		Label("single")
 		for half := range 2 {
-			const choose = 0xd8 // where the first operand has ones the second, else the third
-			VPTERNLOGD(Imm(choose), q.low, x[half], y[half])
+			const blend = 0xd8 // second operand where the first has ones, else the third
+			VPTERNLOGD(Imm(blend), q.low, x[half], y[half])
 			VMOVUPS(y[half], k[half], Mem{Base: d, Disp: 64 * half})
 		}
 		ADDQ(p.ldd, d)

@@ -85,12 +85,12 @@ func TestInputsFirst(t *testing.T) {
 			// Prog's type is Gorgonia's own; as a string it has a line for each instruction.
 			program := fmt.Sprint(reflect.ValueOf(vm).MethodByName("Prog").Call(nil)[0].Interface())
 			program, _, _ = strings.Cut(program, "\nArgs:")
-			before, behind, found := strings.Cut(program, "cuda.Embed")
+			before, after, found := strings.Cut(program, "cuda.Embed")
 			if copies := strings.Count(before, "memcpy("); !found || copies != 4 {
 				t.Errorf("%d inputs are copied before the embedding, want 4:\n%s", copies, before)
 			}
-			if strings.Contains(behind, "memcpy(") {
-				t.Errorf("an input is copied behind the embedding:\n%s", behind)
+			if strings.Contains(after, "memcpy(") {
+				t.Errorf("an input is copied after the embedding:\n%s", after)
 			}
 		})
 	}
