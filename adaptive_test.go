@@ -10,8 +10,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
 
-// TestAdaptiveFollowsDrift: attention that stays is not refreshed, attention that
-// moves is, in the step after it did, within the window and up to the budget.
+// TestAdaptiveFollowsDrift: steps refresh after attention has moved, in the next step,
+// within the first Eta of the steps and at most Refreshes times; otherwise they reuse.
 func TestAdaptiveFollowsDrift(t *testing.T) {
 	a, b := randomOperands(1, small), randomOperands(2, small)
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestDrift(t *testing.T) {
 	check(0)
 }
 
-// TestDriftIsWatchedForAdaptiveOnly: other schedules do not pay for it.
+// TestDriftIsWatchedForAdaptiveOnly: other schedules do not measure drift.
 func TestDriftIsWatchedForAdaptiveOnly(t *testing.T) {
 	a, b := randomOperands(1, small), randomOperands(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)

@@ -13,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestOtherMachines: layers run under their controller's machine alone; any other
-// way of running their graph is an error and leaves the controller as it was.
+// TestOtherMachines: layers run under their controller's machine only. Any other way of
+// running their graph is an error and does not change the controller.
 func TestOtherMachines(t *testing.T) {
 	a := randomOperands(1, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
@@ -44,7 +44,7 @@ func TestOtherMachines(t *testing.T) {
 }
 
 // TestTwoMachinesInOneStep: a second machine that runs the layers while a step of
-// the first is in progress is found out.
+// the first is in progress gets an error.
 func TestTwoMachinesInOneStep(t *testing.T) {
 	var second gorgonia.VM
 	var inner error
@@ -204,7 +204,7 @@ func TestLayerOfAnotherGraph(t *testing.T) {
 	}
 }
 
-// TestUnusedLayer: a layer that was asked for and never built on is no obstacle.
+// TestUnusedLayer: a layer without an Attention is no error.
 func TestUnusedLayer(t *testing.T) {
 	a := randomOperands(1, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
@@ -214,8 +214,8 @@ func TestUnusedLayer(t *testing.T) {
 	r.step(a, reuse)
 }
 
-// TestTwoGraphsSideBySide: two graphs with a controller each are built and run in
-// two goroutines as they are alone.
+// TestTwoGraphsSideBySide: two graphs with a controller each, built and run in two
+// goroutines, give the results of separate runs.
 func TestTwoGraphsSideBySide(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}}
 	modes := []pulsecol.Mode{refresh, reuse, refresh, reuse, refresh}

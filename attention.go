@@ -18,7 +18,7 @@ type AttentionOption func(*attentionOptions)
 type attentionOptions struct{ mask, rows *gorgonia.Node }
 
 // WithPaddingMask hides padding: mask [B,N] float32 is 0 at padding positions.
-// No query attends to padding, padding queries have no part in choosing columns,
+// No query attends to padding, padding queries do not influence the columns,
 // and the number of columns kept counts real keys only. The results of padding queries
 // are undefined.
 func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
@@ -62,7 +62,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	case l.ctl.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
 		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
 	}
-	if err := o.check(q, k, v); err != nil { // before there are nodes for it
+	if err := o.check(q, k, v); err != nil { // before any node is added
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
 	}
 	p := op.AttentionParams{
@@ -102,8 +102,8 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	return y, nil
 }
 
-// check returns what is wrong with the type, the rank or the graph of an input. What
-// their sizes have to do with each other is left to the operators.
+// check returns what is wrong with the type, the rank or the graph of an input. The
+// operators check the sizes against each other.
 func (o *attentionOptions) check(q, k, v *gorgonia.Node) error {
 	for _, in := range []struct {
 		is       string

@@ -13,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestAttentionErrors: everything wrong with a call is an error that names the
-// layer, leaves the graph as it was and the layer free for another try.
+// TestAttentionErrors: a bad argument is an error that names the layer. It adds no node to
+// the graph, and the layer can be used in another call.
 func TestAttentionErrors(t *testing.T) {
 	a := randomOperands(17, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 8, HeadDim: 2})
 	g := gorgonia.NewGraph()

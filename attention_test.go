@@ -17,8 +17,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// shapes are the cases of small heads without padding: the size of a head makes no
-// difference to a controller, and tests of padding have masks of their own.
+// shapes are the cases of small heads without padding. A controller does not depend on the
+// size of a head, and tests of padding make their own masks.
 func shapes() (cases []attncase.Case) {
 	most := int(26e5)
 	if testing.Short() {
@@ -93,7 +93,7 @@ func TestColumns(t *testing.T) {
 			checkColumns(t, columns, a, s.Group, func(int) int { return keep })
 			checkAttention(t, r.step(b, pulsecol.Reuse), b, r.table(0))
 			checkAttention(t, r.step(a, pulsecol.Reuse), a, r.table(0))
-			if keep == s.Len { // a table with every key is no restriction
+			if keep == s.Len { // a table with every key is full attention
 				checkAttention(t, r.values(), a, nil)
 			}
 		})
@@ -171,8 +171,8 @@ func TestBatchRowsAreIndependent(t *testing.T) {
 	}
 }
 
-// TestGroupedQueryHeads: query head h reads key head h/(H/Hkv), which is the same
-// as every query head having a copy of that head for itself.
+// TestGroupedQueryHeads: query head h reads key head h/(H/Hkv). The result equals that of
+// keys repeated for every query head.
 func TestGroupedQueryHeads(t *testing.T) {
 	for _, ratio := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint(ratio), func(t *testing.T) {
@@ -259,8 +259,7 @@ func TestLeftPadding(t *testing.T) {
 	}
 }
 
-// TestPaddingIsNeverKept: whatever the pattern chooses by, no padding key is among
-// the columns.
+// TestPaddingIsNeverKept: with every pattern, no padding key is among the columns.
 func TestPaddingIsNeverKept(t *testing.T) {
 	s := kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 44, HeadDim: 8}
 	pad := []int{3, 20, s.Len}

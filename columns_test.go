@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestPermutedKeys: the order of keys, moved together with their values, changes
-// nothing but the names of the columns.
+// TestPermutedKeys: permuting keys together with their values permutes the columns and
+// changes nothing else.
 func TestPermutedKeys(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 50, HeadDim: 8}
 	a := randomOperands(7, s)
@@ -54,8 +54,8 @@ func TestPermutedKeys(t *testing.T) {
 	checkAttention(t, m.step(&moved, pulsecol.Reuse), a, r.table(0))
 }
 
-// TestRows: where rows are selected, attention gives these the bits that it gives
-// them among all, in every mode and pattern, whatever the rows of the step.
+// TestRows: for selected rows, attention gives the bits that it gives without a selection,
+// in every mode and pattern and for any rows.
 func TestRows(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 8}
 	n := int32(s.Len)
@@ -127,8 +127,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestOneGroup: with a group of n or more queries there is one set for all, chosen
-// by the mean over the whole sequence.
+// TestOneGroup: a group of n or more queries has one set of keys, selected by the mean
+// over the whole sequence.
 func TestOneGroup(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 37, HeadDim: 8}
 	a := randomOperands(9, s)

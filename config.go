@@ -10,8 +10,8 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// Config says which query-key pairs attention computes and when that choice is
-// made anew. The zero value is dense attention.
+// Config determines which query-key pairs attention computes and when this selection is
+// refreshed. The zero value is dense attention.
 type Config struct {
 	// Sparsity is the share of keys each query drops (ρ in the paper), in [0, 1).
 	// 0 means dense attention in every step. Patterns that are fixed by position
@@ -45,7 +45,7 @@ type Config struct {
 	// is no Int16.
 	Precision Precision
 
-	// Device is where the operators run; the zero value picks.
+	// Device is where the operators run; the zero value is Auto.
 	Device Device
 
 	// Threads is the most threads that compute a step; 0 = GOMAXPROCS. Results do
@@ -56,8 +56,8 @@ type Config struct {
 	// in a graph; "" = "pulsecol". A machine runs the layers of one controller.
 	Name string
 
-	// Observer, if not nil, is shown the queries and keys of every attention layer
-	// in every step. It is for looking into a model and costs nothing when nil.
+	// Observer, if not nil, gets the queries and keys of every attention layer in every
+	// step, for inspection of a model.
 	Observer Observer
 }
 
@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// gpu returns why attention under c cannot run on a GPU, whatever the model.
+// gpu returns why attention under c cannot run on a GPU for any model, or nil.
 func (c Config) gpu() error {
 	if err := cudaop.Available(); err != nil {
 		return err
@@ -168,7 +168,7 @@ type validator interface{ validate() error }
 
 func isPointer(v any) bool { return v != nil && reflect.TypeOf(v).Kind() == reflect.Pointer }
 
-// withDefaults fills in what the zero values stand for.
+// withDefaults replaces zero values by the defaults they stand for.
 func (c Config) withDefaults() Config {
 	if c.Pattern == nil {
 		c.Pattern = Columns{}

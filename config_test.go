@@ -91,12 +91,12 @@ func TestConfigValidate(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// custom is a schedule of a user's own.
+// custom is a schedule that a user defines.
 type custom func(step, total int) pulsecol.Mode
 
 func (f custom) Mode(step, total int) pulsecol.Mode { return f(step, total) }
 
-// embeds and embedsPointer are schedules of a user's own that adapt.
+// embeds and embedsPointer are schedules that a user defines around Adaptive.
 type (
 	embeds        struct{ pulsecol.Adaptive }
 	embedsPointer struct{ *pulsecol.Adaptive }

@@ -27,7 +27,7 @@ var (
 	ErrBusy = errors.New("pulsecol: a step is in progress")
 	// ErrRanOnce: a second step on one Lisp machine.
 	ErrRanOnce = errors.New("pulsecol: a Lisp machine runs its graph once; close it and attach a new one for the next step")
-	// ErrStale: there are no columns yet, or an error left them half built.
+	// ErrStale: there are no columns yet, or an error interrupted their refresh.
 	ErrStale = op.ErrStale
 	// ErrOwner: the graph has layers of another controller.
 	ErrOwner = op.ErrOwner
@@ -35,7 +35,7 @@ var (
 	ErrMemory = cudaop.ErrMemory
 )
 
-// Controller is the state of one generation: it decides what each step does and
+// Controller is the state of one generation: it determines the mode of each step and
 // holds the column tables of all layers. It belongs to one machine and is not
 // safe for concurrent use.
 type Controller struct {
@@ -46,13 +46,13 @@ type Controller struct {
 	layers []*Layer
 	step   exec.Step
 
-	total, done  int // steps of the generation; those that are over
+	total, done  int // steps of the generation; completed ones
 	lastMode     Mode
 	dense        bool // sparse attention is switched off
 	mustRefresh  bool // before the next reuse
 	modes        [op.Reuse + 1]int
 	refreshSteps []int
-	lost         []float64 // attention that left the columns of each group, summed over layers
+	lost         []float64 // attention that moved off each group's columns, summed over layers
 	machine      *Machine
 	closed       bool
 }
@@ -76,8 +76,8 @@ func NewController(c Config) (*Controller, error) {
 func (c *Controller) Config() Config { return c.cfg }
 
 // DeviceFor returns where attention with the given head dimension runs: on the
-// Config's Device, which must be able to, or for Auto on the GPU if there is one
-// and its operators can.
+// Config's Device, which must support it, or for Auto on the GPU if there is one and its
+// operators support it.
 func (c *Controller) DeviceFor(headDim int) Device {
 	if c.auto && gpu.CheckHeadDim(headDim) != nil {
 		return CPU
@@ -141,8 +141,8 @@ func (c *Controller) Layer(i int) *Layer {
 }
 
 // Start begins a generation of totalSteps denoising steps: the next step is step
-// 1, and all column tables are dropped. Memory, the Stats of layers and what SetDense
-// has set are kept.
+// 1, and all column tables are dropped. Memory, the Stats of layers and the setting of
+// SetDense are kept.
 func (c *Controller) Start(totalSteps int) error {
 	switch {
 	case c.closed:
@@ -163,18 +163,17 @@ func (c *Controller) Start(totalSteps int) error {
 }
 
 // SetDense switches sparse attention off (true) or back on (false), from the
-// next step on. Steps count on while it is off. If the schedule's refreshes fell
-// into that time, the first sparse step makes up for them. The setting outlasts the
-// generation: Start does not change it.
+// next step on. Steps are counted while it is off. If the schedule had a refresh in that
+// time, the first sparse step refreshes instead. Start does not change the setting.
 func (c *Controller) SetDense(dense bool) { c.dense = dense }
 
 // Invalidate makes the next sparse step a refresh.
 func (c *Controller) Invalidate() { c.mustRefresh = true }
 
-// Step returns the number of steps that are over and their total.
+// Step returns the number of completed steps and the total.
 func (c *Controller) Step() (done, total int) { return c.done, c.total }
 
-// Mode returns what the next step will do. It is Dense when no step is left.
+// Mode returns the mode of the next step. It is Dense when no step is left.
 func (c *Controller) Mode() Mode {
 	if c.done >= c.total {
 		return Dense
@@ -182,7 +181,7 @@ func (c *Controller) Mode() Mode {
 	return c.mode(c.done + 1)
 }
 
-// LastMode returns what the latest step did.
+// LastMode returns the mode of the latest step.
 func (c *Controller) LastMode() Mode { return c.lastMode }
 
 func (c *Controller) mode(step int) Mode {
@@ -205,9 +204,9 @@ func (c *Controller) drifted(step int) bool {
 	return ok && s.due(step, c.total, c.modes[Refresh], c.Drift())
 }
 
-// Drift is the share of attention that has moved away from the columns of the
-// query group where most has, mean over heads and layers, since the first reuse
-// step after their refresh. It is measured under the schedule Adaptive, or one that
+// Drift is the share of attention that has moved away from the columns since the first
+// reuse step after their refresh: the mean over heads and layers, of the query group with
+// the largest. It is measured under the schedule Adaptive, or one that
 // embeds it, and 0 otherwise.
 func (c *Controller) Drift() float64 {
 	c.lost = c.lost[:0]
@@ -240,7 +239,7 @@ func (c *Controller) built() bool {
 	return true
 }
 
-// begin opens the next step, which ctx may stop.
+// begin starts the next step. ctx may cancel it.
 func (c *Controller) begin(ctx context.Context) error {
 	switch {
 	case c.closed:
@@ -259,8 +258,8 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// end closes the step. A failed step does not count; a failed refresh has left
-// some layers with new columns and some with old ones, so all are dropped.
+// end finishes the step. A failed step does not count. After a failed refresh some layers
+// have new columns and some old ones, so all are dropped.
 func (c *Controller) end(failed error) error {
 	c.step.End()
 	if failed == nil {
@@ -292,8 +291,7 @@ func (c *Controller) end(failed error) error {
 	return nil
 }
 
-// Stats is what happened since Start, and per layer since the controller was
-// made.
+// Stats counts steps since Start, and work per layer since the controller was made.
 type Stats struct {
 	Steps        int   // done
 	Dense        int   // of them
@@ -326,7 +324,7 @@ func (c *Controller) Stats() Stats {
 	return s
 }
 
-// Modes returns the modes that steps under c can have, Dense among them.
+// Modes returns the modes that steps under c can have, including Dense.
 func (c *Controller) Modes() []Mode {
 	switch _, never := c.cfg.Schedule.(AlwaysDense); {
 	case c.sel.Unchanging():
@@ -351,7 +349,7 @@ func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
 	return bytes
 }
 
-// Close drops the column tables and ends the use of the controller. A second
+// Close drops the column tables. The controller cannot be used afterwards. A second
 // Close does nothing.
 func (c *Controller) Close() error {
 	if c.machine != nil && c.machine.running.Load() {

@@ -22,8 +22,8 @@ const (
 
 var small = kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4}
 
-// TestModesOfAGeneration follows what each step is when things are switched and
-// dropped on the way. The schedule refreshes at 1, 4, 7 and 10 of 10.
+// TestModesOfAGeneration checks the mode of each step while SetDense and Invalidate are
+// called. The schedule refreshes at 1, 4, 7 and 10 of 10.
 func TestModesOfAGeneration(t *testing.T) {
 	type do = func(*pulsecol.Controller)
 	off := func(c *pulsecol.Controller) { c.SetDense(true) }
@@ -38,7 +38,7 @@ func TestModesOfAGeneration(t *testing.T) {
 		{"undisturbed", nil, []pulsecol.Mode{refresh, reuse, reuse, refresh, reuse, reuse, refresh, reuse, reuse, refresh}},
 		{"off for a reuse", map[int]do{2: off, 3: on},
 			[]pulsecol.Mode{refresh, denseStep, reuse, refresh, reuse, reuse, refresh, reuse, reuse, refresh}},
-		{"off over a refresh", map[int]do{3: off, 6: on}, // step 6 makes up for step 4
+		{"off over a refresh", map[int]do{3: off, 6: on}, // step 6 refreshes instead of step 4
 			[]pulsecol.Mode{refresh, reuse, denseStep, denseStep, denseStep, refresh, refresh, reuse, reuse, refresh}},
 		{"off over a refresh, on at one", map[int]do{4: off, 7: on},
 			[]pulsecol.Mode{refresh, reuse, reuse, denseStep, denseStep, denseStep, refresh, reuse, reuse, refresh}},
@@ -93,8 +93,8 @@ func TestModesOfAGeneration(t *testing.T) {
 	}
 }
 
-// TestDenseStepsUseFreshInputs: switching attention off gives full attention of
-// the step's own inputs, and on again the columns from before.
+// TestDenseStepsUseFreshInputs: with SetDense a step is full attention on its own inputs;
+// without it the next step uses the columns of the last refresh.
 func TestDenseStepsUseFreshInputs(t *testing.T) {
 	a, b := randomOperands(1, small), randomOperands(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
@@ -170,7 +170,7 @@ func TestStart(t *testing.T) {
 	r.step(a, reuse)
 }
 
-// TestStats: numbers that can be known from outside.
+// TestStats compares the numbers with counts from tables and modes.
 func TestStats(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 100, HeadDim: 8}
 	a, b := randomOperands(1, s), randomOperands(2, s)
@@ -225,7 +225,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestModesAndColumnBytes: what a generation will do and hold, by configuration.
+// TestModesAndColumnBytes: modes and bytes of column tables, by configuration.
 func TestModesAndColumnBytes(t *testing.T) {
 	a := randomOperands(1, kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4}) // 5 groups of 8, 2 words
 	for _, c := range []struct {
@@ -270,8 +270,8 @@ func TestColumnsErrors(t *testing.T) {
 	}
 }
 
-// TestCustomSchedule: a schedule of a user's own is followed, and a mode that does
-// not exist is an error of the step, not a panic.
+// TestCustomSchedule: the controller follows a schedule that a user defines. A mode that
+// does not exist is an error of the step, not a panic.
 func TestCustomSchedule(t *testing.T) {
 	a := randomOperands(1, small)
 	modes := []pulsecol.Mode{reuse, denseStep, reuse, refresh, 3, 200}
@@ -326,8 +326,8 @@ func TestControllerClose(t *testing.T) {
 	}
 }
 
-// TestLayerIdentity: the same index is the same layer, and names keep the layers of
-// two controllers apart in one graph.
+// TestLayerIdentity: the same index is the same layer, and layers of two controllers with
+// different names stay separate in one graph.
 func TestLayerIdentity(t *testing.T) {
 	a := randomOperands(1, small)
 	one := newController(t, pulsecol.Config{Sparsity: 0.5})

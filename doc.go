@@ -24,11 +24,10 @@
 //
 // # Reset
 //
-// Gorgonia's Reset belongs between steps, so it leaves column tables alone.
+// Gorgonia's Reset is called between steps, so it does not change column tables.
 // [Controller.Start] begins a new generation and drops them. A [Machine] always
-// runs its program from the start: where a bare tape machine does nothing, or
-// goes on at a failed instruction, when RunAll is called without Reset, a
-// Machine resets first.
+// runs its program from the start. When RunAll is called without Reset, a bare tape
+// machine does nothing or continues at a failed instruction; a Machine resets first.
 //
 // # Values and aliasing
 //
@@ -41,8 +40,8 @@
 // # Concurrency
 //
 // A controller belongs to one machine, and both to one goroutine at a time. Two
-// graphs with a controller each may run side by side. One graph must not be run
+// graphs with a controller each may run at the same time. One graph must not be run
 // by two machines: Gorgonia binds values to nodes. [NewMachine] refuses a graph with
-// layers of another controller, or in the open machine of one; bare tape machines on
-// the graph it does not know of.
+// layers of another controller, or in the open machine of one. It cannot detect bare tape
+// machines on the graph.
 package pulsecol

@@ -9,9 +9,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// One attention layer of a graph of your own, stepped under a controller: four
-// refreshes in the first half of a generation of 16 steps, and in all other steps
-// each group of 32 queries reads a fifth of the keys.
+// One attention layer in a graph, stepped under a controller: four refreshes in the first
+// half of a generation of 16 steps. In all other steps each group of 32 queries reads a
+// fifth of the keys.
 func Example() {
 	g := gorgonia.NewGraph()
 	var qkv [3]*gorgonia.Node

@@ -6,10 +6,10 @@ import (
 	"github.com/pulsecol/pulsecol/internal/exec"
 )
 
-// Fixed attends to columns that the user gives, such as those that another
-// controller's Columns has returned: no scores, no refresh, the same in every step. It
-// ignores Sparsity and the Schedule, like patterns fixed by position; the schedule
-// Adaptive is an error, for there are no refreshes for it to place.
+// Fixed attends to columns that the user gives, for instance from Columns of another
+// controller. It computes no scores, never refreshes and is the same in every step. Like
+// patterns fixed by position it ignores Sparsity and the Schedule; the schedule Adaptive is
+// an error, because there is nothing to refresh.
 //
 // Each query of a group sees exactly the keys that its group keeps in the table of its
 // layer, less those that are padding. A query that is left without a key gets zeros.
@@ -20,11 +20,10 @@ type Fixed struct {
 	// for all layers. An entry may be nil where there is no attention.
 	//
 	// A table is [batch rows, heads of queries, groups] of keys. With one batch row or
-	// one head it serves all of them; otherwise there are as many as the layer has. All
-	// tables have the same groups, which are those in force: Config.GroupSize is 0 or
-	// the same. Len is the number of tokens of the layer's sequence. Every group keeps a
-	// key; under a padding mask it need not, for refreshes keep none for some groups of
-	// padding.
+	// one head it serves all of them; otherwise their numbers are the layer's. All tables
+	// have the same group size, and Config.GroupSize is 0 or equal to it. Len is the number
+	// of tokens of the layer's sequence. Every group keeps a key, except under a padding
+	// mask: refreshes keep none for some groups of padding.
 	Tables []*ColumnTable
 }
 

@@ -133,8 +133,8 @@ func TestFixedPadding(t *testing.T) {
 	}
 }
 
-// TestFixedNeverRefreshes: whatever the schedule, the sparsity and Invalidate say, every
-// step is on the tables, which take no memory of the controller's.
+// TestFixedNeverRefreshes: with any schedule, sparsity and Invalidate, every step reads the
+// given tables, and the controller allocates none.
 func TestFixedNeverRefreshes(t *testing.T) {
 	a := randomOperands(1, small)
 	table := randomColumns(newRand(1), 1, small.Heads, small.Len, 8)
@@ -290,7 +290,7 @@ func FuzzColumnTable(f *testing.F) {
 			c.Bits, data = append(c.Bits, binary.LittleEndian.Uint32(data)), data[4:]
 		}
 		err := c.Validate()
-		c.Keys(0, 0, 0) // of a bad table too
+		c.Keys(0, 0, 0) // must not panic on an invalid table
 		if err != nil {
 			if !errors.Is(err, op.ErrShape) && !errors.Is(err, op.ErrValue) {
 				t.Errorf("%v is neither ErrShape nor ErrValue", err)

@@ -66,8 +66,8 @@ func TestGoldenAttention(t *testing.T) {
 				}
 				want = append(want, keys)
 			}
-			// Where the last kept and the first dropped key are closer than float32
-			// tells apart, either is right; package op compares those score by score.
+			// Where the last kept and the first dropped key differ by less than float32
+			// resolves, either is right; package op compares those score by score.
 			scores := load("scores")
 			if c.Gap > 2*bound(ref.Scores[float32](a, c.GroupSize, 0), scores) {
 				if diff := cmp.Diff(want, got); diff != "" {

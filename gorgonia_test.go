@@ -12,9 +12,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestAmongGorgoniasOperators puts a layer among operators of Gorgonia that
-// allocate ahead, reuse registers and work in place, and holds every step to the
-// same calculation in three separate graphs.
+// TestAmongGorgoniasOperators puts a layer among operators of Gorgonia that preallocate,
+// reuse registers and work in place, and compares every step with the same calculation in
+// three separate graphs.
 func TestAmongGorgoniasOperators(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}}
 	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 40, HeadDim: 4})

@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/pulsecol/pulsecol"
 
-// layerOf says how high a package stands: packages import lower ones alone. Tests
-// may look up.
+// layerOf returns the layer of a package. A package imports lower layers only; tests are
+// exempt.
 //
 //	internal/* <- op <- cudaop <- pulsecol <- graph <- models <- cmd
 func layerOf(dir string) (int, bool) {
@@ -28,7 +28,7 @@ func layerOf(dir string) (int, bool) {
 // layer.
 func area(dir string) string {
 	parts := strings.Split(dir, "/")
-	if parts[0] == "models" && len(parts) > 1 { // models do not know one another
+	if parts[0] == "models" && len(parts) > 1 { // models do not import one another
 		return path.Join(parts[:2]...)
 	}
 	return parts[0]
@@ -40,7 +40,7 @@ func allowed(from, to string) bool {
 	b, ok := layerOf(to)
 	shared := area(from) == area(to) ||
 		strings.HasPrefix(from, "models/") && (to == "models" || strings.HasPrefix(to, "models/internal/"))
-	if from == "cudaop" && to == "internal/sampler" { // operators know no sampler: see internal/lmhead
+	if from == "cudaop" && to == "internal/sampler" { // operators use internal/lmhead instead
 		return false
 	}
 	return ok && (b < a || b == a && shared)

@@ -12,8 +12,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Machine is a gorgonia.VM whose every run is one denoising step under a
-// controller.
+// Machine is a gorgonia.VM. Each of its runs is one denoising step under a controller.
 type Machine struct {
 	vm      gorgonia.VM
 	graph   *gorgonia.ExprGraph // nil from Attach
@@ -25,10 +24,9 @@ type Machine struct {
 }
 
 // Attach puts vm under ctl. vm runs a graph whose Attention layers belong to
-// ctl; from now on it must be run through the Machine only. If vm is a tape machine,
-// a graph with layers of another controller is an error that wraps ErrOwner, and so
-// are layers of ctl in another graph an error. Prefer NewMachine, which also checks
-// the graph.
+// ctl; from now on it must be run through the Machine only. If vm is a tape machine, a
+// graph with layers of another controller is an error that wraps ErrOwner, and layers of
+// ctl in another graph are an error. Prefer NewMachine, which also checks the graph.
 //
 // A Lisp machine leaves the gradients of a step with the nodes, for Node.Grad; where
 // they cannot be computed the step fails with an error that wraps op.ErrNoGradient.
@@ -123,9 +121,9 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 	return m, nil
 }
 
-// Load copies the graph's weights to the GPU, if it runs there; otherwise the first
-// step does. report, if not nil, gets the bytes that are there and the total. Once
-// ctx is done Load returns its error.
+// Load copies the graph's weights to the GPU, if it runs there. Without Load the first step
+// copies them. report, if not nil, gets the bytes copied so far and the total. When ctx is
+// done, Load returns its error.
 func (m *Machine) Load(ctx context.Context, report func(done, total int64)) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrBusy
@@ -151,9 +149,9 @@ func (m *Machine) Controller() *Controller { return m.ctl }
 // counts the step. On an error the step does not count and may be run again.
 func (m *Machine) RunAll() error { return m.RunAllContext(context.Background()) }
 
-// RunAllContext is RunAll until ctx is done: then the operators of package op give
-// up, the attention's alone if the machine comes from Attach, and the step fails
-// with ctx's error. How long that takes does not depend on the length of the step.
+// RunAllContext is RunAll that ctx may cancel. When ctx is done, the operators of package
+// op return (those of attention only if the machine comes from Attach), and the step fails
+// with ctx's error. The delay does not depend on the length of the step.
 func (m *Machine) RunAllContext(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrBusy
@@ -185,8 +183,8 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 	return m.ctl.end(err)
 }
 
-// cause returns the error inside that of a tape machine, which has no Unwrap and
-// so would hide op's errors from errors.Is.
+// cause returns the error inside that of a tape machine, which has no Unwrap: errors.Is
+// would not find op's errors in it.
 func cause(err error) error {
 	if vmErr, ok := err.(interface{ Err() error }); ok {
 		return vmErr.Err()

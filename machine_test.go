@@ -20,8 +20,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// hook is an operator from outside: it copies its input, after calling do, whose
-// error it returns.
+// hook is an operator that calls do, returns its error and copies its input.
 type hook struct{ do func() error }
 
 func (hook) Arity() int { return 1 }
@@ -57,9 +56,9 @@ func hooked(t testing.TB, do func() error) func(*gorgonia.Node) *gorgonia.Node {
 	}
 }
 
-// TestFailedStep: an operator that fails between two attention layers fails the
-// step, whatever it was; the step does not count, no column of a half-done refresh
-// is ever used, and run again the step gives what it gives undisturbed.
+// TestFailedStep: an operator that fails between two attention layers fails the step, in
+// every mode. The step does not count, columns of an interrupted refresh are not used, and
+// a second run of the step gives the result of an undisturbed one.
 func TestFailedStep(t *testing.T) {
 	boom := errors.New("boom")
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 3}} // 1, 4, 7 of 7
@@ -89,7 +88,7 @@ func TestFailedStep(t *testing.T) {
 							before := snapshot(r.ctl)
 							fail = true
 							for range times {
-								r.let(randomOperands(99, shape)) // nothing of it may stay
+								r.let(randomOperands(99, shape)) // must have no effect later
 								if err := r.m.Step(); !errors.Is(err, boom) {
 									t.Fatalf("got %v, want the operator's error", err)
 								}
@@ -122,9 +121,9 @@ func TestFailedStep(t *testing.T) {
 	}
 }
 
-// TestCancelledStep: a step whose context is done, wherever it was, fails with the
-// context's error and does not count, a refresh leaves no columns, and run again the
-// step gives what it gives undisturbed.
+// TestCancelledStep: a step whose context is done, at any point, fails with the context's
+// error and does not count. A cancelled refresh leaves no columns, and a second run of the
+// step gives the result of an undisturbed one.
 func TestCancelledStep(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}} // 1, 4 of 4
 	modes := []pulsecol.Mode{refresh, reuse, reuse, refresh}
@@ -205,8 +204,8 @@ func snapshot(c *pulsecol.Controller) (tables [2]string) {
 	return tables
 }
 
-// TestFailedRefreshThenDense: after a failed refresh, whatever is done instead of
-// running it again, the next sparse step refreshes.
+// TestFailedRefreshThenDense: after a failed refresh the next sparse step refreshes, also
+// if dense steps or a new generation come first.
 func TestFailedRefreshThenDense(t *testing.T) {
 	fail := false
 	a := randomOperands(1, small)
@@ -270,8 +269,8 @@ func TestRunAllWithoutReset(t *testing.T) {
 	}
 }
 
-// TestReadValuesStay: what gorgonia.Read gave in one step is not touched by the
-// next ones, in any mode, workspace or not.
+// TestReadValuesStay: later steps do not change a result of gorgonia.Read, in any mode,
+// with and without a workspace.
 func TestReadValuesStay(t *testing.T) {
 	for _, planned := range []bool{false, true} {
 		r := newRig(t, randomOperands(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 2, nil)
@@ -317,8 +316,8 @@ func TestBusy(t *testing.T) {
 	r.step(a, reuse) // and the generation goes on
 }
 
-// TestInternalErrorThroughMachine: a defect below an operator is an error of the
-// step that errors.Is finds, and the process goes on.
+// TestInternalErrorThroughMachine: a panic inside an operator is an error of the step that
+// errors.Is finds, and the process continues.
 func TestInternalErrorThroughMachine(t *testing.T) {
 	a := randomOperands(1, small)
 	g := gorgonia.NewGraph()

@@ -2,16 +2,16 @@ package pulsecol
 
 import "github.com/pulsecol/pulsecol/internal/exec"
 
-// Observer looks into a generation while it runs. Observe is called once by every
-// attention layer in every step, in the order the layers run. The machine waits
-// for it; a panic in it is an error of the step, which may then be run again.
-// Machines with one observer that run at the same time call it at the same time.
+// Observer inspects a generation while it runs. Every attention layer calls Observe once
+// in every step, in the order in which the layers run, and the machine waits for it. A panic
+// in Observe is an error of the step, which may then be run again. Machines that share an
+// observer and run at the same time call it concurrently.
 type Observer interface {
 	Observe(Observation)
 }
 
-// Observation is what one attention layer works on in one denoising step. Its slices are
-// those of the computation itself: they are valid during the call, and must not be written
+// Observation has the inputs and columns of one attention layer in one denoising step. Its
+// slices belong to the computation: they are valid during the call and must not be written
 // to.
 type Observation struct {
 	Layer       int // as in Controller.Layer
@@ -31,7 +31,7 @@ type Observation struct {
 	Columns *ColumnTable // of the layer, after a refresh the new one; nil while there is none
 }
 
-// observe has the config's observer called by layer i, if there is one.
+// observe makes layer i call the config's observer, if there is one.
 func (c *Controller) observe(i int, s *exec.State) {
 	if c.cfg.Observer == nil {
 		return

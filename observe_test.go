@@ -13,7 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// watcher copies what an observer is shown.
+// watcher is an observer that copies its observations.
 type watcher struct{ seen []pulsecol.Observation }
 
 func (w *watcher) Observe(o pulsecol.Observation) {
@@ -26,7 +26,7 @@ func (w *watcher) Observe(o pulsecol.Observation) {
 	w.seen = append(w.seen, o)
 }
 
-// TestObserve: in every mode each layer shows its own inputs and its column table
+// TestObserve: in every mode each layer reports its own inputs and its column table
 // of that step, with padding, grouped queries and a short last group.
 func TestObserve(t *testing.T) {
 	for _, s := range shapes() {
@@ -83,8 +83,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveQueriesOfTheLayer: a layer shows its own queries, which here are the
-// output of the layer before it.
+// TestObserveQueriesOfTheLayer: a layer reports its own queries, here the output of the
+// previous layer.
 func TestObserveQueriesOfTheLayer(t *testing.T) {
 	a := randomOperands(1, small)
 	var w watcher

@@ -13,8 +13,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// refused fails the test unless neither NewMachine nor Attach takes the graph, with an
-// error that wraps ErrOwner and says all of says.
+// refused fails the test unless NewMachine and Attach refuse the graph with an error that
+// wraps ErrOwner and contains all of says.
 func refused(t *testing.T, g *gorgonia.ExprGraph, ctl *pulsecol.Controller, says ...string) {
 	t.Helper()
 	vm := gorgonia.NewTapeMachine(g)
@@ -33,9 +33,9 @@ func refused(t *testing.T, g *gorgonia.ExprGraph, ctl *pulsecol.Controller, says
 	}
 }
 
-// TestGraphOfAnotherController: a graph with layers of a controller is refused for any
-// other one, cloned or not, and its machine goes on as before: the steps are right and
-// stop with their context.
+// TestGraphOfAnotherController: a graph with layers of a controller, cloned or not, is
+// refused for any other one. Its own machine is not affected: steps are right and stop with
+// their context.
 func TestGraphOfAnotherController(t *testing.T) {
 	a := randomOperands(1, small)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +125,7 @@ func TestGraphInAnotherMachine(t *testing.T) {
 	}
 }
 
-// TestNewMachineChecksTheGraph: what Gorgonia merges without a word is found before
+// TestNewMachineChecksTheGraph: nodes that Gorgonia would silently merge are an error before
 // anything runs.
 func TestNewMachineChecksTheGraph(t *testing.T) {
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})

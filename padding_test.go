@@ -9,9 +9,9 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// TestPaddingQueriesDoNotChoose: what padding queries are has no effect on the columns
-// of any group, nor on what is kept of attention. A group of padding alone keeps the
-// first real keys.
+// TestPaddingQueriesDoNotChoose: the values of padding queries affect neither the columns
+// of any group nor the kept share of attention. A group of padding only keeps the first
+// real keys.
 func TestPaddingQueriesDoNotChoose(t *testing.T) {
 	const group = 8
 	s := kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 44, HeadDim: 8}

@@ -7,8 +7,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/exec"
 )
 
-// Pattern is the shape of what sparse attention keeps. The patterns of this
-// package are all there are.
+// Pattern is the shape of the query-key pairs that sparse attention keeps. Only this
+// package can implement it.
 type Pattern interface {
 	fmt.Stringer
 	// selection returns what the operators need, for the config's sparsity and

@@ -137,8 +137,8 @@ func (r *rig) plan() {
 	}
 }
 
-// newRig builds and compiles layers layers for operands of a's shape. Between two
-// layers stands what between adds to the graph, if it is not nil.
+// newRig builds and compiles layers layers for operands of a's shape. between, if not nil,
+// adds nodes between two layers.
 func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config, layers int, between func(y *gorgonia.Node) *gorgonia.Node) *rig {
 	t.Helper()
 	r := &rig{t: t, g: gorgonia.NewGraph(), ctl: newController(t, cfg)}
@@ -160,7 +160,7 @@ func newRig(t testing.TB, a *kernel.Operands, cfg pulsecol.Config, layers int, b
 	return r
 }
 
-// let gives the inputs of the next step.
+// let sets the inputs of the next step.
 func (r *rig) let(a *kernel.Operands) {
 	r.t.Helper()
 	for n, x := range map[*gorgonia.Node][]float32{r.q: a.Q, r.k: a.K, r.v: a.V, r.mask: a.Valid} {
@@ -180,7 +180,7 @@ func (r *rig) start(total int) {
 	}
 }
 
-// step runs one step on a and returns the output, after checking what the step was.
+// step runs one step on a, checks its mode and returns the output.
 func (r *rig) step(a *kernel.Operands, mode pulsecol.Mode) []float32 {
 	r.t.Helper()
 	r.let(a)

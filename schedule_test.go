@@ -38,7 +38,7 @@ func TestUniformPublished(t *testing.T) {
 		{512, 8, 0.3, []int{1, 22, 44, 66, 87, 109, 131, 153}},
 		{1024, 16, 0.3, []int{1, 21, 41, 62, 82, 103, 123, 143, 164, 184, 205, 225, 245, 266, 286, 307}},
 		{1024, 8, 0.3, []int{1, 44, 88, 132, 175, 219, 263, 307}},
-		{32, 16, 0.3, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}}, // a window of 9: equal steps count once
+		{32, 16, 0.3, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}}, // W = 9: equal steps count once
 		{10, 2, 0.3, []int{1, 3}},
 		{100, 2, 0.29, []int{1, 29}}, // 0.29·100 is 28.999… in float64
 		{100, 1, 1, []int{1}},
@@ -105,8 +105,8 @@ func TestPowerFormula(t *testing.T) {
 	}
 }
 
-// TestRandom: as many distinct steps of the window as were asked for, or the
-// whole window; step 1 among them; the same for the same seed.
+// TestRandom: Refreshes distinct steps among the first Eta of the generation, or all of
+// these if they are fewer; step 1 is one of them, and equal seeds give equal steps.
 func TestRandom(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10, 128, 1000} {
 		for _, refreshes := range []int{1, 2, 8, 16, 500} {
@@ -123,7 +123,7 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
-	// Every later step of the window is drawn for some seed, and seeds differ.
+	// Every later step that may refresh is drawn for some seed, and seeds differ.
 	seen, differ := map[int]bool{}, map[string]bool{}
 	for seed := range uint64(200) {
 		at := steps(pulsecol.Random{Eta: 1, Refreshes: 3, Seed: seed}, 10, pulsecol.Refresh)
@@ -170,7 +170,7 @@ func TestConstantSchedules(t *testing.T) {
 }
 
 // TestSchedulesTakeAnything: Mode is exported, so it must not panic on values that
-// Validate would refuse, or on steps that do not exist.
+// Validate refuses or on steps that do not exist.
 func TestSchedulesTakeAnything(t *testing.T) {
 	numbers := []int{math.MinInt, math.MinInt32, -5, -1, 0, 1, 2, 3, 100, math.MaxInt - 1, math.MaxInt}
 	shares := []float64{math.NaN(), math.Inf(-1), -1, 0, 1e-300, 0.5, math.Nextafter(1, 0), 1, 2, 1e9, math.Inf(1)}
@@ -258,9 +258,8 @@ func TestRandomIsUniform(t *testing.T) {
 	}
 }
 
-// FuzzSchedules: whatever its fields, step and total, a schedule does not panic, gives
-// the same answer twice and never more refreshes than it may; those that refresh
-// begin with step 1.
+// FuzzSchedules: for any fields, step and total, a schedule does not panic, gives the same
+// mode twice and at most its number of refreshes, of which step 1 is the first.
 func FuzzSchedules(f *testing.F) {
 	f.Add(0.3, 16, uint64(1), 128, 1)
 	f.Add(1.0, 1, uint64(0), math.MaxInt, 2)
@@ -307,8 +306,8 @@ func FuzzSchedules(f *testing.F) {
 	})
 }
 
-// BenchmarkRandomMode is what the schedule costs a step, which does not depend on the
-// number of steps.
+// BenchmarkRandomMode measures Mode of Random, whose time does not depend on the number of
+// steps.
 func BenchmarkRandomMode(b *testing.B) {
 	for _, total := range []int{1 << 7, 1 << 24, math.MaxInt} {
 		for _, refreshes := range []int{16, 16384} {

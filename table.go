@@ -8,25 +8,25 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// ColumnTable says which keys each query group keeps, for some batch rows and heads of
-// queries of one attention layer.
+// ColumnTable holds the keys that each query group keeps, for some batch rows and query
+// heads of one attention layer.
 type ColumnTable struct {
-	Batch, Heads, Len int      // Batch and Heads are 1 where one row serves all; Len is in tokens
+	Batch, Heads, Len int      // Batch or Heads is 1 where all share one row; Len is in tokens
 	Group             int      // queries in a group; the last may be short
 	Bits              []uint32 // [Batch, Heads, Groups, ceil(Len/32)]; key j is bit j%32 of word j/32
 }
 
 // Validate returns an error that wraps op.ErrShape or op.ErrValue unless attention can read
-// t: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
-// key from Len on, and some group keeps a key.
+// t: sizes are at least 1, Bits has Batch*Heads*Groups*ceil(Len/32) words, bits from key Len
+// on are zero, and some group keeps a key.
 func (t *ColumnTable) Validate() error { return (*exec.ColumnBits)(t).Validate() }
 
 // NewColumnTable returns the table of a sequence of n tokens in groups of group
 // queries, for which keys lists the keys of each group, in any order. batch and heads
 // may be 1 for all; see Fixed.
 //
-// The error wraps op.ErrShape for a size below 1 and op.ErrValue for a key that there is
-// not; what Fixed asks of a table beyond that it checks itself.
+// The error wraps op.ErrShape for a size below 1 and op.ErrValue for a key outside of the
+// sequence. The other conditions of Fixed are checked where it is used.
 func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int) []int) (*ColumnTable, error) {
 	for _, size := range []struct {
 		name  string
@@ -54,7 +54,7 @@ func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int
 	return t, nil
 }
 
-// Groups is the number of query groups, 0 of a table without sizes.
+// Groups is the number of query groups; it is 0 for a table without sizes.
 func (t *ColumnTable) Groups() int {
 	if t.Len < 1 || t.Group < 1 {
 		return 0
@@ -65,10 +65,10 @@ func (t *ColumnTable) Groups() int {
 // words is the number of words of a group's row.
 func (t *ColumnTable) words() int { return (t.Len-1)/32 + 1 }
 
-// Keys returns the keys that a query group keeps, ascending; nil for a group that
-// there is not. A table for one batch row or head has the same keys for all. Tables of
-// patterns fixed by position have one of each, and a group keeps what at least one of
-// its queries sees.
+// Keys returns the keys that a query group keeps, ascending, and nil for a group that does
+// not exist. A table for one batch row or head has the same keys for all. Tables of patterns
+// fixed by position have one batch row and one head; in them a group keeps every key that at
+// least one of its queries keeps.
 func (t *ColumnTable) Keys(batch, head, group int) []int {
 	if t.Batch == 1 {
 		batch = 0

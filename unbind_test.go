@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// unbind calls UnbindAllNonInputs and makes tensors of what Gorgonia took back.
+// unbind calls UnbindAllNonInputs and allocates tensors from the memory that Gorgonia
+// reclaimed.
 func unbind(g *gorgonia.ExprGraph) (others []*tensor.Dense) {
 	g.UnbindAllNonInputs()
 	for range 256 {
@@ -19,8 +20,8 @@ func unbind(g *gorgonia.ExprGraph) (others []*tensor.Dense) {
 }
 
 // TestUnbindAllNonInputs: the values of all nodes may be dropped at any point between
-// steps. Later steps give what they give undisturbed, and tensors that are made
-// of what was dropped are not written to.
+// steps. Later steps give the results of an undisturbed run, and do not write to tensors
+// that are made of reclaimed memory.
 func TestUnbindAllNonInputs(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}} // 1, 4 of 4
 	for _, planned := range []bool{false, true} {

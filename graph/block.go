@@ -78,7 +78,7 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 		{First: b.Heads + b.KVHeads, Count: b.KVHeads, Dim: b.HeadDim},
 	}
 	for i, p := range []*Projection{&b.Q, &b.K, &b.V} {
-		// One that is too wide would move the heads of the next.
+		// A projection that is too wide would shift the heads of the next one.
 		if want := heads[i].Count * b.HeadDim; p.Weight.Rows != want {
 			return nil, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
 				p.Path, op.ErrShape, p.Weight.Rows, p.Weight.Cols, heads[i].Count, b.HeadDim, want)

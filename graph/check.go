@@ -6,6 +6,6 @@ import (
 )
 
 // Check returns an error for everything in g that Gorgonia would accept and may
-// compute wrongly; see op.Check. pulsecol.NewMachine runs it. It is here to find such
-// things while a graph is being built.
+// compute wrongly; see op.Check. pulsecol.NewMachine runs it. Call Check to find these
+// problems while a graph is being built.
 func Check(g *gorgonia.ExprGraph) error { return op.Check(g) }

@@ -18,14 +18,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestNodeCount: nothing of a model of two layers is merged, although its layers
-// are alike but for their paths and weights.
+// TestNodeCount: Gorgonia merges no nodes of a model of two layers, which differ only in
+// their paths and weights.
 func TestNodeCount(t *testing.T) {
 	for name, model := range map[string]tiny{"llada": llada, "dream": dream} {
 		for blocks := range 4 {
 			g := gorgonia.NewGraph()
 			model.build(t, g, newController(t, pulsecol.Config{Sparsity: 0.5}), blocks, 6, 1, 2, 3, 6, 6, 6)
-			// Inputs: ids, positions, rows. Embedding, choice of rows, norm, head. In a block: 2
+			// Inputs: ids, positions, rows. Embedding, selection of rows, norm, head. In a block: 2
 			// norms, 3 linear layers, 2 rotations, the split of v, 3 for attention, the
 			// merge and the gated layer.
 			if got, want := len(g.AllNodes()), 3+4+blocks*(2+3+2+1+3+1+1); got != want {
@@ -61,8 +61,8 @@ func TestEmbedPreload(t *testing.T) {
 	}
 }
 
-// TestBuildRows: a last block that is asked for some rows gives those of the whole
-// one, to the last bit, in full attention, in refreshes and on columns.
+// TestBuildRows: a last block with selected rows gives the bits of those rows of the whole
+// block, in dense, refresh and reuse steps.
 func TestBuildRows(t *testing.T) {
 	const batch, n, steps = 2, 6, 4
 	ids := []int32{1, 2, 3, 6, 6, 6, 0, 4, 5, 6, 6, 6}
@@ -120,8 +120,8 @@ func TestBuildRows(t *testing.T) {
 	}
 }
 
-// TestSharedWeightName: other weights under a name that is taken are an error; the
-// same ones, as of tied layers, are not.
+// TestSharedWeightName: different weights under one name are an error; the same weights
+// twice, as in tied layers, are not.
 func TestSharedWeightName(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := variable(g, "x", make([]float32, 8), 1, 1, 8)
@@ -141,7 +141,7 @@ func TestSharedWeightName(t *testing.T) {
 	}
 }
 
-// TestCheckUnnamedInput: Gorgonia takes two unnamed inputs of a shape for one.
+// TestCheckUnnamedInput: Gorgonia merges two unnamed inputs of one shape.
 func TestCheckUnnamedInput(t *testing.T) {
 	g := gorgonia.NewGraph()
 	unnamed := func() *gorgonia.Node { return gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3)) }
@@ -153,8 +153,8 @@ func TestCheckUnnamedInput(t *testing.T) {
 	}
 }
 
-// TestCheckAbbreviatedConstant: Gorgonia knows a constant by its printed value,
-// which it abbreviates.
+// TestCheckAbbreviatedConstant: Gorgonia identifies a constant by its printed value, which
+// it abbreviates.
 func TestCheckAbbreviatedConstant(t *testing.T) {
 	big := func(middle float32) *tensor.Dense {
 		x := make([]float32, 100*100)
@@ -179,7 +179,7 @@ func TestCheckAbbreviatedConstant(t *testing.T) {
 	}
 }
 
-// TestCheckReportsAll: everything that is wrong, what op.Check finds included.
+// TestCheckReportsAll: Check reports every problem, including those of op.Check.
 func TestCheckReportsAll(t *testing.T) {
 	g := gorgonia.NewGraph()
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})
@@ -203,8 +203,8 @@ func TestCheckReportsAll(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOfBlocks: the memory of a model's intermediate values is that of one block
-// however many there are, and more with refreshes than without.
+// TestWorkspaceOfBlocks: the memory of a model's intermediate values does not depend on the
+// number of blocks. It is larger with refreshes than without.
 func TestWorkspaceOfBlocks(t *testing.T) {
 	for _, s := range []struct{ n, group int }{{6, 2}, {9, 4}, {8, 2}, {70, 4}} {
 		var first [2]int64
@@ -231,8 +231,7 @@ func TestWorkspaceOfBlocks(t *testing.T) {
 	}
 }
 
-// TestWorkspaceAfterFailedSteps: what a failed step had in use is free again in the
-// next.
+// TestWorkspaceAfterFailedSteps: the next step reuses the memory of a failed one.
 func TestWorkspaceAfterFailedSteps(t *testing.T) {
 	g := gorgonia.NewGraph()
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 2, Schedule: pulsecol.Uniform{Refreshes: 1}})

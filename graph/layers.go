@@ -70,7 +70,8 @@ func applyOnGPU(o gorgonia.Op, p op.Precision, inputs ...*gorgonia.Node) (*gorgo
 	return op.Apply(o, inputs...)
 }
 
-// projections returns what operators take of p, and their name.
+// projections returns the weights of p in the form of package op, and a path that joins
+// theirs.
 func projections(p []Projection) (path string, parts []op.Projection) {
 	var paths []string
 	for _, p := range p {
@@ -91,8 +92,8 @@ func Linear(x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
 	return apply(o, x)
 }
 
-// AddLinear is residual + x Wᵀ + bias, a linear layer and the connection around
-// what ends with it: residual has the result's shape.
+// AddLinear is residual + x Wᵀ + bias: a linear layer and the residual connection that it
+// ends. residual has the result's shape.
 func AddLinear(residual, x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
 	path, parts := projections(p)
 	o, err := op.NewAddLinear(path, parts...)
@@ -142,7 +143,7 @@ func SwiGLU(x *gorgonia.Node, gate, up Projection) (*gorgonia.Node, error) {
 	return apply(o, x)
 }
 
-// Add is a + b, the residual connection around what does not end with a Linear.
+// Add is a + b, a residual connection that does not end with a linear layer.
 func Add(path string, a, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return apply(op.NewAdd(path), a, b)
 }

@@ -116,9 +116,9 @@ func newController(t testing.TB, cfg pulsecol.Config) *pulsecol.Controller {
 	return must(pulsecol.NewController(cfg))(t)
 }
 
-// TestTinyModel is a whole model, worked through in float64, in the shapes of
-// LLaDA and of Dream: full attention, the columns it leads to, and the logits over
-// these columns. The logits of Dream are those before its sampler's shift.
+// TestTinyModel compares a small model with values calculated in float64, in the forms of
+// LLaDA and of Dream: logits of full attention, the columns, and the logits of a reuse
+// step. The logits of Dream are not shifted by its sampler.
 func TestTinyModel(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -211,8 +211,7 @@ func TestTinyModel(t *testing.T) {
 	}
 }
 
-// TestTinyEmbedding checks the construction of the weights above on the one row
-// that is given.
+// TestTinyEmbedding checks the weights above on the one row whose values are given.
 func TestTinyEmbedding(t *testing.T) {
 	g := gorgonia.NewGraph()
 	y := must(graph.Embed("embed", variable(g, "ids", []int32{1}, 1, 1), weights{t}.matrix(7, 8, 1, 0.1), pulsecol.CPU))(t)
@@ -225,8 +224,7 @@ func TestTinyEmbedding(t *testing.T) {
 		[]float64{0.717356, 0.622234, -0.840609, -0.455724, 0.930880, 0.271333, -0.984626, -0.076296}, 5e-7+1.0/(1<<24))
 }
 
-// TestBatchOfModels: a batch row gives to the bit what it gives alone, through
-// all layers.
+// TestBatchOfModels: through all layers, a batch row gives the bits that it gives alone.
 func TestBatchOfModels(t *testing.T) {
 	run := func(n int, ids ...int32) (out [][]float32) {
 		g := gorgonia.NewGraph()

@@ -11,7 +11,7 @@ import (
 )
 
 // TestUnbindAllNonInputs: under a workspace, the values of a model's nodes may be
-// dropped between steps, and Gorgonia may use their tensors again.
+// dropped between steps, and Gorgonia may reuse their tensors.
 func TestUnbindAllNonInputs(t *testing.T) {
 	run := func(drop, planned bool) (out [][]float32) {
 		g := gorgonia.NewGraph()

@@ -16,16 +16,16 @@ import (
 
 // Errors that callers may test for with errors.Is.
 var (
-	// ErrConfig: config.json or generation_config.json asks for something that is wrong
-	// or not supported.
+	// ErrConfig: config.json or generation_config.json has a value that is wrong or not
+	// supported.
 	ErrConfig = errors.New("config.json")
-	// ErrWeights: the checkpoint does not hold what its config calls for, or its
+	// ErrWeights: the checkpoint does not hold the tensors that its config requires, or its
 	// files changed or could not be read while in use.
 	ErrWeights = errors.New("checkpoint")
 	// ErrNoTokenizer: the model directory has no tokenizer files.
 	ErrNoTokenizer = errors.New("the model has no tokenizer")
-	// ErrChatTemplate: a chat template is broken, uses what is not supported, or does
-	// not fit the conversation.
+	// ErrChatTemplate: a chat template is broken, uses an unsupported feature, or does not
+	// fit the conversation.
 	ErrChatTemplate = errors.New("chat template")
 	// ErrClosed: the model was closed.
 	ErrClosed = errors.New("the model is closed")
@@ -90,14 +90,14 @@ type Message struct {
 	Content string
 }
 
-// Progress describes a denoising step that has just been done.
+// Progress describes a denoising step that has just ended.
 type Progress struct {
 	Step, Total int           // 1-based; with a confidence threshold Total is an upper bound
 	Mode        pulsecol.Mode // of attention in this step
 	Seconds     float64       // the step took
 
 	// IDs are the sequences after the step, padding and prompt included; the
-	// response starts at Prompt. They are a live view: read, do not keep.
+	// response starts at Prompt. They are valid and read-only during the call.
 	IDs    [][]int32
 	Prompt int
 

@@ -6,8 +6,8 @@ import (
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
-// configJSON has the fields of Dream's configuration class, which supplies a
-// default for some that a file leaves out.
+// configJSON has the fields of Dream's configuration class, which has defaults for some of
+// them.
 type configJSON struct {
 	ModelType             string  `json:"model_type"`
 	VocabSize             int     `json:"vocab_size"`

@@ -12,9 +12,9 @@ import (
 	"github.com/pulsecol/pulsecol/models/internal/session"
 )
 
-// GenerateOptions are those of Dream's diffusion_generate, and
-// confidence-threshold parallel decoding. A zero field takes the model's
-// generation_config.json, and if that says nothing the value given here.
+// GenerateOptions are the options of Dream's diffusion_generate, and of
+// confidence-threshold parallel decoding. A zero field takes the value of the model's
+// generation_config.json, or without one the default given here.
 type GenerateOptions struct {
 	// MaxNewTokens is the number of masks appended to the prompt; 128. Masks inside
 	// the prompt are filled too, and InfillOnly fills only those.
@@ -23,21 +23,21 @@ type GenerateOptions struct {
 	Steps        int     // denoising steps; 512, or if fewer tokens are generated, their number
 	Eps          float64 // the last timestep; 0.001
 
-	// Alg chooses the positions to fill: "origin" (default: at random),
-	// "maskgit_plus" (probability), "topk_margin" (lead over the next token),
-	// "entropy", or "confidence_threshold", which fills in each step every position
-	// of its share that is at least Threshold sure (0.9), and at least one.
+	// Alg selects the positions to fill: "origin" (default: at random), "maskgit_plus"
+	// (probability), "topk_margin" (margin to the second token), "entropy", or
+	// "confidence_threshold". The last fills in each step, within the step's number of
+	// masks, every position whose confidence is at least Threshold (0.9), and at least one.
 	Alg       string
-	AlgTemp   float64 // randomness of that choice; 0 is none
+	AlgTemp   float64 // temperature of that selection; 0 is deterministic
 	Threshold float64
 
 	Temperature float64 // of the tokens; 0 is greedy
 	TopP        float64 // nucleus; 1 (all)
 	TopK        int     // 0 is all
 
-	// SuppressMask never predicts the mask token. The published code may, and leaves
-	// masks in its output where a model does. "confidence_threshold" always
-	// suppresses it.
+	// SuppressMask excludes the mask token from predictions. Without it, as in the published
+	// code, a model may predict the mask token, which leaves masks in the output.
+	// "confidence_threshold" always excludes it.
 	SuppressMask bool
 
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
@@ -127,8 +127,8 @@ func firstNonZero[T comparable](v ...T) (zero T) {
 }
 
 // Generate writes a response to prompt, token ids of any number from 0, with
-// attention as cfg says. An interrupted generation returns what there is along
-// with the context's error.
+// attention as configured by cfg. An interrupted generation returns the sequence so far
+// along with the context's error.
 func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*models.Result, error) {
 	return session.First(m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o))
 }
@@ -147,9 +147,8 @@ func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
 	return session.Generation{Config: cfg, NewTokens: o.MaxNewTokens, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
-// Steps returns the number of denoising steps of a generation, or why there
-// cannot be one: T of the refresh schedule. With a confidence threshold it is an
-// upper bound.
+// Steps returns the number of denoising steps of a generation, T of the refresh schedule.
+// With a confidence threshold it is an upper bound. Options that are invalid are an error.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
 	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
 }
@@ -164,8 +163,8 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 	}
 }
 
-// PredictMemory returns what generating from prompts of promptLength tokens
-// takes: the peak of a run, without the program itself.
+// PredictMemory returns the peak memory of generating from prompts of promptLength
+// tokens, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
 	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
 }

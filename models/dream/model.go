@@ -2,8 +2,7 @@
 // and models of their architecture) as Gorgonia graphs with PulseCol attention.
 //
 // [Open] reads a HuggingFace model directory, [Model.Generate] runs the
-// published sampler on it. [Model.Build] adds the bare transformer to a graph of
-// your own.
+// published sampler on it. [Model.Build] adds the transformer alone to a graph.
 package dream
 
 import (
@@ -35,7 +34,7 @@ func forward(c models.Config, w *checkpoint.Weights, g *models.Graph, ctl *pulse
 		return nil, err
 	}
 	for i, block := range w.Blocks {
-		var rows *gorgonia.Node // all
+		var rows *gorgonia.Node // nil selects all
 		if i == len(w.Blocks)-1 {
 			rows = g.Rows // after the last attention only selected rows have a reader: [1,R,D]
 		}

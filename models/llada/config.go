@@ -8,8 +8,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 )
 
-// configJSON has the fields of LLaDA's configuration class, which supplies a
-// default for every field a file leaves out.
+// configJSON has the fields of LLaDA's configuration class, which has a default for each.
 type configJSON struct {
 	ModelType           string  `json:"model_type"`
 	DModel              int     `json:"d_model"`

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
-// A model directory, tokens in, tokens out. This one is small and random, and has
-// no tokenizer; with one, Encode or EncodeChat makes the prompt and Decode the text.
+// A generation from token ids. The model of this directory is small and random, and has no
+// tokenizer; with one, Encode or EncodeChat makes the prompt and Decode the text.
 func Example() {
 	m, err := llada.Open("../../testdata/llada")
 	if err != nil {

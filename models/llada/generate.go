@@ -12,9 +12,9 @@ import (
 	"github.com/pulsecol/pulsecol/models/internal/session"
 )
 
-// GenerateOptions are those of LLaDA's generate, and confidence-threshold
-// parallel decoding. A zero field takes the model's generation_config.json, and
-// if that says nothing the value given here.
+// GenerateOptions are the options of LLaDA's generate, and of confidence-threshold
+// parallel decoding. A zero field takes the value of the model's generation_config.json,
+// or without one the default given here.
 type GenerateOptions struct {
 	GenLength   int // tokens to generate; 128
 	BlockLength int // of them per semi-autoregressive block, a divisor; GenLength
@@ -24,15 +24,15 @@ type GenerateOptions struct {
 	CFGScale    float64 // classifier-free guidance; 0 is off
 	Remasking   string  // "low_confidence" (default) or "random"
 
-	// Threshold above 0 commits in each step every token at least this sure, and at
-	// least one; Steps is then unused. Factor above 0 commits the i-th most confident token
+	// Threshold above 0 commits in each step every token of at least this confidence, and
+	// at least one; Steps is then unused. Factor above 0 commits the i-th most confident token
 	// while its confidence is at least 1 - Factor/(i+1). At most one of the two.
 	Threshold, Factor float64
 
-	// SuppressMask never predicts the mask token. The published code may, and leaves
-	// masks in its output where a model does. Decoding by Threshold or Factor always
-	// suppresses it. Masks inside the prompt are candidates too, but not counted, so
-	// that as many positions stay masked, again as in the published code; only
+	// SuppressMask excludes the mask token from predictions. Without it, as in the published
+	// code, a model may predict the mask token, which leaves masks in the output. Decoding by
+	// Threshold or Factor always excludes it. As in the published code, masks inside the
+	// prompt are candidates but not counted, so that as many positions stay masked; only
 	// decoding by Threshold or Factor fills all of them.
 	SuppressMask bool
 
@@ -50,8 +50,8 @@ type GenerateOptions struct {
 	complete bool // made by Options
 }
 
-// parseGeneration reads the defaults of a generation_config.json. LLaDA's own
-// says nothing about sampling; models made for this package do.
+// parseGeneration reads the defaults of a generation_config.json. LLaDA's own has no
+// sampling options; those of models made for this package have.
 func parseGeneration(file jsonfile.File) (o GenerateOptions, err error) {
 	if file.Text == nil {
 		return o, nil
@@ -89,7 +89,7 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 	d := m.defaults
 	if o.GenLength == 0 {
 		o.GenLength = d.GenLength
-		// The other lengths are meant for this one.
+		// The block length and the steps of the file belong to its generation length.
 		if o.BlockLength == 0 {
 			o.BlockLength = d.BlockLength
 		}
@@ -113,8 +113,8 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 }
 
 // Generate writes a response to prompt, token ids of any number from 0, with
-// attention as cfg says. An interrupted generation returns what there is along
-// with the context's error.
+// attention as configured by cfg. An interrupted generation returns the sequence so far
+// along with the context's error.
 func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, o GenerateOptions) (*models.Result, error) {
 	return session.First(m.GenerateBatch(ctx, [][]int32{prompt}, cfg, o))
 }
@@ -134,9 +134,8 @@ func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
 	return session.Generation{Config: cfg, NewTokens: o.GenLength, Guided: o.CFGScale > 0, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
-// Steps returns the number of denoising steps of a generation, or why there
-// cannot be one: T of the refresh schedule. With a confidence threshold it is an
-// upper bound.
+// Steps returns the number of denoising steps of a generation, T of the refresh schedule.
+// With a confidence threshold it is an upper bound. Options that are invalid are an error.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
 	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
 }
@@ -158,8 +157,8 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 	}
 }
 
-// PredictMemory returns what generating from prompts of promptLength tokens
-// takes: the peak of a run, without the program itself.
+// PredictMemory returns the peak memory of generating from prompts of promptLength
+// tokens, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
 	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
 }

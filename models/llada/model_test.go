@@ -222,8 +222,8 @@ func TestPaddedLogitsEqualUnpadded(t *testing.T) {
 	tol.Close(t, got[pad*m.Config().Vocab:], want, 1e-5)
 }
 
-// One seed gives one text: in any thread count, side by side on one model, and
-// under guidance, noise and sparse attention.
+// One seed gives one text: with any number of threads, in concurrent generations of one
+// model, and with guidance, noise and sparse attention.
 func TestSameSeedSameTokens(t *testing.T) {
 	m := openGolden(t)
 	prompt := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}

@@ -37,19 +37,19 @@ func (e configError) Unwrap() []error { return []error{models.ErrConfig, e.error
 // enough that a product of two does not overflow on a 64-bit machine.
 const maxSize = 1 << 22
 
-// maxLayers bounds the number of layers, each of which costs memory before the
-// checkpoint is even looked at.
+// maxLayers bounds the number of layers, each of which takes memory before the
+// checkpoint is opened.
 const maxLayers = 4096
 
-// Check reports the value of a field unless it is right. format goes on from the
-// field's name: "is %d, want at least 1".
+// Check reports the value of a field unless right is true. format continues the message
+// after the field's name: "is %d, want at least 1".
 func (v *ConfigChecker) Check(right bool, field, format string, args ...any) {
 	if !right {
 		v.bad(field, format, args...)
 	}
 }
 
-// Or returns *p, or the zero value for a field that is null or not there.
+// Or returns *p, or the zero value for a field that is null or missing.
 func Or[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -68,7 +68,7 @@ func (v *ConfigChecker) bad(field, format string, args ...any) {
 	v.errs = append(v.errs, configError{err})
 }
 
-// Unsupported reports a field whose value asks for something that is not supported.
+// Unsupported reports a field whose value selects an unsupported feature.
 func (v *ConfigChecker) Unsupported(asked bool, field string, value, want any) {
 	if asked {
 		v.bad(field, "is %s, which is not supported; want %s", inJSON(value), inJSON(want))
@@ -86,7 +86,7 @@ func inJSON(value any) string {
 	return string(text)
 }
 
-// Size reports a size that is not positive or is absurd.
+// Size reports a size outside of 1 to maxSize.
 func (v *ConfigChecker) Size(field string, n int) bool {
 	if n < 1 || n > maxSize {
 		v.bad(field, "is %d, want 1 to %d", n, maxSize)
@@ -95,7 +95,7 @@ func (v *ConfigChecker) Size(field string, n int) bool {
 	return true
 }
 
-// Layers reports a number of layers that is not positive or is absurd.
+// Layers reports a number of layers outside of 1 to maxLayers.
 func (v *ConfigChecker) Layers(field string, n int) {
 	if n < 1 || n > maxLayers {
 		v.bad(field, "is %d, want 1 to %d", n, maxLayers)
@@ -132,7 +132,7 @@ func (v *ConfigChecker) Positive(field string, x float64) {
 	}
 }
 
-// Token returns a token id that must be there and lie in the vocabulary.
+// Token returns a required token id, which must lie in the vocabulary.
 func (v *ConfigChecker) Token(field string, id *int32, vocab int) int32 {
 	switch {
 	case id == nil:

@@ -13,14 +13,13 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// RandomFiles are those of a model of a config.json and random weights: normally
-// distributed, with the standard deviation that the training of LLaDA and Dream began
-// with, and ones in the norms. context above 0 replaces that of the configuration.
+// RandomFiles returns the files of a model with a config.json and random weights: normally
+// distributed, with the initial standard deviation of LLaDA's and Dream's training, and
+// ones in the norms. context above 0 replaces that of the configuration.
 //
-// Tensors are windows of one block of random bfloat16, little larger than the
-// largest of them, and begin at different places of it. So 8 billion weights take
-// the host memory of half a billion, and have the same values at other places; a
-// GPU holds all 8 billion.
+// Tensors are windows at different offsets of one block of random bfloat16 that is little
+// larger than the largest tensor. So 8 billion weights take the host memory of half a
+// billion; a GPU holds all 8 billion.
 func RandomFiles(config []byte, context int, seed uint64) (*Files, error) {
 	if context < 0 {
 		return nil, fmt.Errorf("%w: a context of %d tokens, want at least 0", models.ErrRequest, context)
@@ -37,8 +36,8 @@ const (
 	initStd = 0.02
 	// randomShift is the elements by which the block is larger than a tensor.
 	randomShift = 1 << 22
-	// randomStride takes one tensor to the next: an odd number of cache lines, so
-	// that tensors begin at the same place only after 65,536 others.
+	// randomStride is the distance between the offsets of two tensors: an odd number of
+	// cache lines, so that an offset recurs only after 65,536 tensors.
 	randomStride = 2027 * 64
 )
 
@@ -47,7 +46,7 @@ type randomWeights struct {
 	seed  uint64
 	block []byte // bfloat16
 	at    int    // element where the next tensor begins
-	bytes int64  // of all tensors, had each memory of its own
+	bytes int64  // of all tensors, if each had memory of its own
 }
 
 // fill makes the block, for tensors of at most so many elements.
@@ -73,9 +72,9 @@ func (r *randomWeights) tensor(name string, shape []int) safetensors.Tensor {
 }
 
 // normals returns n normally distributed numbers as bfloat16. Equal seeds give
-// equal numbers, whatever the number of threads.
+// equal numbers on any number of threads.
 func normals(n int, std float64, seed uint64) []byte {
-	// The 65,536 quantiles that 16 random bits choose from.
+	// The 65,536 quantiles that 16 random bits select from.
 	var quantiles [1 << 16]uint16
 	for i := range quantiles {
 		x := math.Sqrt2 * math.Erfinv((2*float64(i)+1)/float64(len(quantiles))-1)

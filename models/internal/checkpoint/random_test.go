@@ -57,8 +57,8 @@ func TestNormalsThreads(t *testing.T) {
 	}
 }
 
-// TestRandomTensorsBeginApart: what keeps copies of weights by their address must
-// not take one for another.
+// TestRandomTensorsBeginApart: tensors have different addresses, because caches of weights
+// identify them by address.
 func TestRandomTensorsBeginApart(t *testing.T) {
 	var r randomWeights
 	if err := r.fill(100); err != nil {

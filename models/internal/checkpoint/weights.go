@@ -21,8 +21,8 @@ type Weights struct {
 	Bytes  int64
 }
 
-// Loader takes tensors out of a checkpoint by name and remembers every problem,
-// so that a broken checkpoint is described in one go.
+// Loader takes tensors out of a checkpoint by name and collects every problem, so that
+// one error describes a broken checkpoint.
 type Loader struct {
 	src    safetensors.Source
 	random *randomWeights // in place of src, if not nil
@@ -110,13 +110,13 @@ func (l *Loader) fail(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf("%w: %s", models.ErrWeights, fmt.Sprintf(format, args...)))
 }
 
-// maxErrors is how many problems Done spells out; a wrong config easily gives one
-// for every tensor.
+// maxErrors is the number of problems that Done lists: a wrong config can give one for
+// every tensor.
 const maxErrors = 5
 
-// Done returns the memory of the weights, or what was wrong with them: tensors
-// missing, of another shape or type, or left over. Rotary frequencies, which some
-// exporters store, are computed and may be left over.
+// Done returns the memory of the weights, or an error about tensors that are missing, of
+// another shape or type, or unused. Rotary frequencies, which some exporters store, are
+// computed and may be unused.
 func (l *Loader) Done() (bytes int64, err error) {
 	if l.random != nil {
 		return int64(len(l.random.block)), nil
@@ -136,14 +136,14 @@ func (l *Loader) Done() (bytes int64, err error) {
 // that is read: Linux maps 64 KiB, or the whole of a larger unit of its cache.
 const pageRun = 128 << 10
 
-// TouchedWeights returns how many bytes of weights a run over a number of tokens
-// brings into memory, and how many it would with a checkpoint in bfloat16: the same,
-// unless the weights are random, which share memory and are in it already. all means
-// that the run reads all of a checkpoint.
+// TouchedWeights returns the bytes of weights that a run over a number of tokens brings into
+// memory, and the bytes with a checkpoint in bfloat16. They are equal unless the weights are
+// random, which share memory and are in it already. all means that the run reads all of a
+// checkpoint.
 //
-// Otherwise the part that is read of the embedding table depends on the tokens: between
-// next to nothing and a run of pages for each. Texts repeat tokens, and frequent ones are
-// neighbours: a third is taken.
+// Otherwise the part of the embedding table that is read depends on the tokens: at most a
+// run of pages for each. Texts repeat tokens, and frequent tokens are neighbours, so a third
+// of that is assumed.
 func (f *Files) TouchedWeights(w *Weights, all bool, tokens int) (touched, checkpoint int64) {
 	checkpoint = w.Bytes
 	if f.random != nil {

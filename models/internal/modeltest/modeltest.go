@@ -93,8 +93,8 @@ func LogitsEqualReference(t *testing.T, m Model, set *golden.Set) {
 	}
 }
 
-// Random checks models of random weights: they run, are the same for the same seed, and
-// take the given context. name is that of a golden folder with a config.json.
+// Random checks models of random weights: they run, equal seeds give equal weights, and the
+// context is the given one. name is that of a golden folder with a config.json.
 func Random(t *testing.T, name string, open func(config []byte, context int, seed uint64) (Model, error)) {
 	config, err := os.ReadFile(filepath.Join(golden.Dir(t, name), "config.json"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// Small is a small trained model and what PyTorch gave for it.
+// Small is a small trained model and PyTorch's results for it.
 type Small struct {
 	Model
 	Generate func(prompt []int32, cfg pulsecol.Config) (*models.Result, error)
@@ -35,9 +35,9 @@ type generation struct {
 	Text      string
 }
 
-// EqualsPyTorch checks that the model gives what PyTorch gave from the same bf16 weights
-// in float32: the five largest logits of every masked position, and after all steps the
-// same text, with full and with column-sparse attention.
+// EqualsPyTorch compares the model with PyTorch on the same bf16 weights in float32: the
+// five largest logits of every masked position, and the text after all steps, with full and
+// with column-sparse attention.
 func (s *Small) EqualsPyTorch(t *testing.T) {
 	text, err := os.ReadFile(SmallTestdata(t, s.Expected))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
-// chatModel is what a model does for conversations.
+// chatModel has the methods of a model for conversations.
 type chatModel interface {
 	Encode(text string) ([]int32, error)
 	EncodeChat(messages []models.Message) ([]int32, error)
@@ -146,8 +146,8 @@ func TestEncodeChatEqualsTemplate(t *testing.T) {
 	})
 }
 
-// TestMessageCannotEndItsTurn: control tokens that a message spells stay text, in
-// the content and in the role.
+// TestMessageCannotEndItsTurn: control tokens in a message are encoded as text, in the
+// content and in the role.
 func TestMessageCannotEndItsTurn(t *testing.T) {
 	forChats(t, func(t *testing.T, c *chatCase) {
 		m, tok := c.model(t, "")
@@ -211,7 +211,8 @@ func randomChat(rng *rand.Rand) (messages []models.Message) {
 	return messages
 }
 
-// TestChatTemplates: the checkpoint's own, another, and what cannot be rendered.
+// TestChatTemplates: the checkpoint's own template, another one, and conversations that
+// cannot be rendered.
 func TestChatTemplates(t *testing.T) {
 	forChats(t, func(t *testing.T, c *chatCase) {
 		m, tok := c.model(t, "{{ bos_token }}own {{ messages[0].content }}")

@@ -23,8 +23,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// watched is a sampler that counts the logits which can be chosen from, or hides
-// that they can.
+// watched is a sampler that counts the logits that implement RuleApplier, or hides that
+// they do.
 type watched struct {
 	session.Sampler
 	hide     bool

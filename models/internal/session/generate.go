@@ -31,7 +31,7 @@ type Request struct {
 	PositionsSkipPadding bool // positions count from the first real token
 }
 
-// Generate runs req. An interrupted generation returns what there is, together
+// Generate runs req. An interrupted generation returns the sequences so far, together
 // with the context's error.
 func Generate(ctx context.Context, req Request) (results []models.Result, err error) {
 	prompts, padding, err := req.pad()

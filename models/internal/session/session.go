@@ -131,15 +131,15 @@ func (s *Session) SetPadding(padding []int, positionsSkip bool) {
 			if positionsSkip {
 				s.positions[b*n+i] = int32(i - pad)
 				if i < pad {
-					s.positions[b*n+i] = 1 // as the reference fills it; never read
+					s.positions[b*n+i] = 1 // as in the reference; never read
 				}
 			}
 		}
 	}
 }
 
-// load copies the weights to the GPU, if the session runs there. Its own copy is what
-// steps read from then on.
+// load copies the weights to the GPU, if the session runs there. Later steps read that
+// copy.
 func (s *Session) load(ctx context.Context, report func(done, total int64)) error {
 	if err := s.machine.Load(ctx, report); err != nil {
 		return checkpoint.WeightsError(err)
