@@ -307,7 +307,9 @@ func (r *dreamRun) propose(ctx context.Context, proposals []proposal) error {
 		}
 		proposals[i].row = len(rows) - 1
 	}
-	return r.generation.propose(ctx, r.ids, rows, proposals, r.rule())
+	n := len(r.ids[0])
+	block := Block{First: max(n-r.MaxNewTokens-1, 0), End: n}
+	return r.generation.propose(ctx, Pass{r.ids, rows, block}, proposals, r.rule())
 }
 
 // rule says how a row of logits becomes a proposal.

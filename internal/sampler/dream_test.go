@@ -111,9 +111,9 @@ func TestTransfers(t *testing.T) {
 	} {
 		var filled, asked []int
 		o := Dream{MaxNewTokens: c.tokens, Steps: c.steps, Eps: 1e-3, Alg: MaskgitPlus, TopP: 1, MaskID: waveMask, OnStep: func(s StepInfo) { filled = append(filled, len(s.Committed)) }}
-		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-			asked = append(asked, len(rows))
-			return asForward(t, waveLogits)(ctx, ids, rows)
+		_, err := o.Generate(t.Context(), [][]int32{{1}}, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+			asked = append(asked, len(p.Rows))
+			return asForward(t, waveLogits)(ctx, p)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -140,9 +140,9 @@ func TestRowsAreShifted(t *testing.T) {
 	o.MaxNewTokens, o.Steps = 0, 1
 	var asked []Row
 	prompts := [][]int32{{6, 6, 1, 6, 6}, {1, 2, 3, 4, 6}}
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		asked = slices.Clone(rows)
-		return asForward(t, waveLogits)(ctx, ids, rows)
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+		asked = slices.Clone(p.Rows)
+		return asForward(t, waveLogits)(ctx, p)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -186,9 +186,9 @@ func TestOriginRevealsItsShare(t *testing.T) {
 	}}
 	asked := 0
 	prompts := make([][]int32, rows)
-	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		asked += len(rows)
-		return asForward(t, waveLogits)(ctx, ids, rows)
+	got, err := o.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+		asked += len(p.Rows)
+		return asForward(t, waveLogits)(ctx, p)
 	})
 	if err != nil {
 		t.Fatal(err)

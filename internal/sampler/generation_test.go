@@ -60,13 +60,13 @@ func ascending(rows []Row) bool {
 // asForward makes a Forward of the logits of one row, which calls back for rows of
 // well-formed requests only.
 func asForward(t rapid.TB, logits func(ids []int32, pos int) []float32) Forward {
-	return func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		if !ascending(rows) {
-			t.Errorf("rows are not sorted or not unique: %v", rows)
+	return func(_ context.Context, p Pass) (lmhead.Logits, error) {
+		if !ascending(p.Rows) {
+			t.Errorf("rows are not sorted or not unique: %v", p.Rows)
 		}
-		out := make(lmhead.Host, len(rows))
-		for r, row := range rows {
-			out[r] = logits(ids[row.Batch], row.Pos)
+		out := make(lmhead.Host, len(p.Rows))
+		for r, row := range p.Rows {
+			out[r] = logits(p.IDs[row.Batch], row.Pos)
 		}
 		return out, nil
 	}
@@ -216,9 +216,9 @@ func TestInvalidLogitsAreAnError(t *testing.T) {
 		{llada(), allBut(none), "step 2 of 4: batch row 0, position 2: no token that may be proposed"},
 	} {
 		calls := 0
-		forward := func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
+		forward := func(_ context.Context, p Pass) (lmhead.Logits, error) {
 			calls++
-			out, err := asForward(t, waveLogits)(t.Context(), ids, rows)
+			out, err := asForward(t, waveLogits)(t.Context(), p)
 			if calls == 2 {
 				for _, row := range out.(lmhead.Host) {
 					c.spoil(row)
@@ -242,10 +242,10 @@ func TestMalformedLogitsAreAnError(t *testing.T) {
 		forward Forward
 		want    string
 	}{
-		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return nil, broken }, "step 1 of 4: device lost"},
-		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return make(lmhead.Host, 3), nil }, "step 1 of 4: asked for 4 rows of logits, got 3"},
-		{func(context.Context, [][]int32, []Row) (lmhead.Logits, error) { return make(lmhead.Host, 4), nil }, "mask_id 6: want less than the 0 entries"},
-		{func(_ context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
+		{func(context.Context, Pass) (lmhead.Logits, error) { return nil, broken }, "step 1 of 4: device lost"},
+		{func(context.Context, Pass) (lmhead.Logits, error) { return make(lmhead.Host, 3), nil }, "step 1 of 4: asked for 4 rows of logits, got 3"},
+		{func(context.Context, Pass) (lmhead.Logits, error) { return make(lmhead.Host, 4), nil }, "mask_id 6: want less than the 0 entries"},
+		{func(context.Context, Pass) (lmhead.Logits, error) {
 			out := slices.Repeat(lmhead.Host{make([]float32, 7)}, 4)
 			out[2] = make([]float32, 8)
 			return out, nil
@@ -268,11 +268,11 @@ func TestCancellationKeepsThePartialResult(t *testing.T) {
 	for _, s := range []sampler{llada(), dream()} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		result, err := s.Generate(ctx, [][]int32{{1, 2}}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
+		result, err := s.Generate(ctx, [][]int32{{1, 2}}, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
 			if calls++; calls == 2 {
 				cancel() // in the middle of a step: the step is completed
 			}
-			return asForward(t, waveLogits)(ctx, ids, rows)
+			return asForward(t, waveLogits)(ctx, p)
 		})
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stopped after step 2 of") {
 			t.Errorf("%T: error %v, want a cancellation after step 2", s, err)

@@ -204,7 +204,8 @@ func (o LLaDA) Generate(ctx context.Context, prompts [][]int32, forward Forward)
 		}
 	}
 	for block := range o.blocks() {
-		if err = r.block(ctx, block, len(prompts[0])+(block+1)*o.BlockLength); err != nil {
+		first := len(prompts[0]) + block*o.BlockLength
+		if err = r.block(ctx, Block{block, first, first + o.BlockLength}); err != nil {
 			break
 		}
 	}
@@ -218,10 +219,10 @@ type lladaRun struct {
 	input [][]int32 // what the model sees: ids, then under guidance ids with the prompt masked
 }
 
-// block runs the steps of one block, which ends before position hi.
-func (r *lladaRun) block(ctx context.Context, block, hi int) error {
+// block runs the steps of one block.
+func (r *lladaRun) block(ctx context.Context, block Block) error {
 	if r.parallel() {
-		for open := r.open(hi); len(open) > 0; open = r.open(hi) {
+		for open := r.open(block.End); len(open) > 0; open = r.open(block.End) {
 			if err := r.step(ctx, block, open, r.sureEnough); err != nil {
 				return err
 			}
@@ -234,7 +235,7 @@ func (r *lladaRun) block(ctx context.Context, block, hi int) error {
 		k := numTransferTokens(r.BlockLength, steps, i)
 		var open []proposal // none where nothing will be committed
 		if k > 0 {
-			open = r.open(hi)
+			open = r.open(block.End)
 		}
 		if err := r.step(ctx, block, open, func(int, []proposal) int { return k }); err != nil {
 			return err
@@ -270,7 +271,7 @@ func (r *lladaRun) sureEnough(_ int, ordered []proposal) int {
 
 // step runs one denoising step: it completes the proposals and commits, in each
 // batch row, as many of the most confident as accept returns.
-func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, accept func(batch int, ordered []proposal) int) error {
+func (r *lladaRun) step(ctx context.Context, block Block, proposals []proposal, accept func(batch int, ordered []proposal) int) error {
 	if r.Remasking == RandomOrder {
 		// The order does not hang on the logits, so only those that will be
 		// committed are asked for.
@@ -290,7 +291,7 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 			rows = append(rows, Row{len(r.ids) + p.Batch, p.Pos})
 		}
 	}
-	if err := r.propose(ctx, r.input, rows, proposals, r.rule()); err != nil {
+	if err := r.propose(ctx, Pass{r.input, rows, block}, proposals, r.rule()); err != nil {
 		return err
 	}
 	if r.Remasking != RandomOrder {
@@ -301,7 +302,7 @@ func (r *lladaRun) step(ctx context.Context, block int, proposals []proposal, ac
 			r.input[len(r.ids)+p.Batch][p.Pos] = p.token
 		}
 	}
-	r.commit(block, proposals)
+	r.commit(block.Index, proposals)
 	return nil
 }
 

@@ -124,9 +124,9 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	o.CFGScale, o.Steps = 1, 2
 	prompts := [][]int32{{1, 2}, {3, waveMask}} // the second has a mask to fill
 	var calls []string
-	forward := func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		calls = append(calls, fmt.Sprint(ids, rows))
-		return asForward(t, waveLogits)(ctx, ids, rows)
+	forward := func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+		calls = append(calls, fmt.Sprint(p.IDs, p.Rows))
+		return asForward(t, waveLogits)(ctx, p)
 	}
 	got, err := o.Generate(t.Context(), prompts, forward)
 	if err != nil {
@@ -142,10 +142,10 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	}
 	// What a step has committed is seen by both halves; the prompt only by the first.
 	var conditional, unconditional [][]int32
-	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		conditional = [][]int32{slices.Clone(ids[0]), slices.Clone(ids[1])}
-		unconditional = [][]int32{slices.Clone(ids[2]), slices.Clone(ids[3])}
-		return asForward(t, waveLogits)(ctx, ids, rows)
+	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+		conditional = [][]int32{slices.Clone(p.IDs[0]), slices.Clone(p.IDs[1])}
+		unconditional = [][]int32{slices.Clone(p.IDs[2]), slices.Clone(p.IDs[3])}
+		return asForward(t, waveLogits)(ctx, p)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +169,9 @@ func TestStepsBeyondTheQuotaAskForNothing(t *testing.T) {
 	} {
 		var asked, blocks []int
 		o := LLaDA{Steps: 10, GenLength: 6, BlockLength: 3, Remasking: c.remasking, MaskID: waveMask, OnStep: func(s StepInfo) { blocks = append(blocks, s.Block) }}
-		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-			asked = append(asked, len(rows))
-			return asForward(t, waveLogits)(ctx, ids, rows)
+		got, err := o.Generate(t.Context(), [][]int32{c.prompt}, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+			asked = append(asked, len(p.Rows))
+			return asForward(t, waveLogits)(ctx, p)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -10,30 +10,45 @@ import (
 // Row names one row of a model's output: position Pos of sequence Batch.
 type Row struct{ Batch, Pos int }
 
-// Forward runs the model on ids [B][n] and returns the logits of the selected rows:
-// row r of the result belongs to rows[r]. The result must stay valid until the next
-// call; the sampler does not write to it. ids and rows are the sampler's: valid
-// during the call and not to be changed.
-//
-// rows is sorted by (Batch, Pos), without duplicates, and holds exactly the rows
-// that will be read. Under classifier-free guidance ids has 2B rows: row B+b is
-// the unconditional copy of row b and shares its padding mask, and the second half
-// of rows are the first half's unconditional copies.
-//
-// rows is empty at a step that commits nothing. Such a step counts: the reference
-// implementations run the model there, and schedules include it. The callback may skip
-// the computation, as no logits are read, but only if nothing else depends on it: a
-// column refresh due at that step has to happen then or at the next step.
-type Forward func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error)
+// Pass is what a sampler asks of the model in one denoising step.
+type Pass struct {
+	// IDs [B][n] are the sequences. Under classifier-free guidance they are 2B: row B+b
+	// is the unconditional copy of row b and shares its padding mask.
+	IDs [][]int32
+	// Rows are the rows of logits that will be read, sorted by (Batch, Pos), without
+	// duplicates. Under guidance the second half are the first half's unconditional
+	// copies.
+	//
+	// Rows is empty at a step that commits nothing. Such a step counts: the reference
+	// implementations run the model there, and schedules include it. A Forward may skip
+	// the computation, as no logits are read, but only if nothing else depends on it: a
+	// column refresh due at that step has to happen then or at the next step.
+	Rows  []Row
+	Block Block
+}
+
+// Block is the block of positions that is being filled. The rows [First, End) of every
+// sequence are active in it: those of its tokens, and for a model whose row i predicts
+// token i+1 the one before.
+type Block struct {
+	Index      int // from 0
+	First, End int
+}
+
+// Forward runs the model on p.IDs and returns the logits of the selected rows: row r of
+// the result belongs to p.Rows[r]. The result must stay valid until the next call; the
+// sampler does not write to it. p is the sampler's: valid during the call and not to be
+// changed.
+type Forward func(ctx context.Context, p Pass) (lmhead.Logits, error)
 
 // chunkBytes bounds the rows that are read at once: enough work for every thread, and
 // little compared with a model. Tests change it.
 var chunkBytes = 256 << 20
 
-// propose runs the model on ids and sets token and confidence of the proposals by r.
-// Each proposal names its row of logits; these ascend.
-func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, proposals []proposal, r *rule) error {
-	logits, err := g.logits(ctx, ids, rows)
+// propose runs the model and sets token and confidence of the proposals by r. Each
+// proposal names its row of logits; these ascend.
+func (g *generation) propose(ctx context.Context, p Pass, proposals []proposal, r *rule) error {
+	logits, err := g.logits(ctx, p)
 	if err != nil || len(proposals) == 0 {
 		return err
 	}
@@ -50,7 +65,7 @@ func (g *generation) propose(ctx context.Context, ids [][]int32, rows []Row, pro
 		for n < len(proposals) && proposals[n].row < first+most {
 			n++
 		}
-		if err := g.proposeChunk(logits, proposals[:n], len(rows)/2, r); err != nil {
+		if err := g.proposeChunk(logits, proposals[:n], len(p.Rows)/2, r); err != nil {
 			return err
 		}
 		proposals = proposals[n:]
@@ -103,11 +118,11 @@ func (g *generation) applyChoices(proposals []proposal, choice func(i int) lmhea
 }
 
 // logits runs the model, unless ctx is done, and checks the sizes of its logits.
-func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
+func (g *generation) logits(ctx context.Context, p Pass) (lmhead.Logits, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sampler: stopped after step %d of %d: %w", g.steps, g.total, err)
 	}
-	logits, err := g.forward(ctx, ids, rows)
+	logits, err := g.forward(ctx, p)
 	if err != nil {
 		return nil, g.failed(err)
 	}
@@ -117,8 +132,8 @@ func (g *generation) logits(ctx context.Context, ids [][]int32, rows []Row) (lmh
 		got, vocab = logits.Size()
 	}
 	switch {
-	case got != len(rows):
-		return nil, g.failed(fmt.Errorf("asked for %d rows of logits, got %d", len(rows), got))
+	case got != len(p.Rows):
+		return nil, g.failed(fmt.Errorf("asked for %d rows of logits, got %d", len(p.Rows), got))
 	case got == 0:
 		return nil, nil
 	case g.vocab == 0:

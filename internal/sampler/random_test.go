@@ -132,9 +132,9 @@ func TestRandomRemaskingIsUniformAndReadsWhatItCommits(t *testing.T) {
 		}
 	}}
 	asked := 0
-	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-		asked += len(rows)
-		return asForward(t, waveLogits)(ctx, ids, rows)
+	_, err := o.Generate(t.Context(), make([][]int32, rows), func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+		asked += len(p.Rows)
+		return asForward(t, waveLogits)(ctx, p)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -213,9 +213,9 @@ func TestRuleAppliers(t *testing.T) {
 			defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
 			chunkBytes = rows * 4 * vocab
 			chosen, read, asked := 0, 0, 0
-			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, ids [][]int32, rows []Row) (lmhead.Logits, error) {
-				logits, err := model(ctx, ids, rows)
-				if len(rows) > 0 {
+			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
+				logits, err := model(ctx, p)
+				if len(p.Rows) > 0 {
 					asked++
 				}
 				return remote{logits.(lmhead.Host), &chosen, &read}, err

@@ -32,8 +32,8 @@ type watched struct {
 }
 
 func (w watched) Generate(ctx context.Context, prompts [][]int32, forward sampler.Forward) (*sampler.Result, error) {
-	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, ids [][]int32, rows []sampler.Row) (lmhead.Logits, error) {
-		logits, err := forward(ctx, ids, rows)
+	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, p sampler.Pass) (lmhead.Logits, error) {
+		logits, err := forward(ctx, p)
 		if _, ok := logits.(lmhead.RuleApplier); ok {
 			*w.choosers++
 		}

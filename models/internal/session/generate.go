@@ -196,7 +196,7 @@ func Logits(ctx context.Context, req LogitsRequest) ([]float32, error) {
 			rows = append(rows, sampler.Row{Batch: b, Pos: i})
 		}
 	}
-	logits, err := sess.Forward(ctx, req.IDs, rows)
+	logits, err := sess.Forward(ctx, sampler.Pass{IDs: req.IDs, Rows: rows})
 	if err != nil {
 		return nil, err
 	}

@@ -156,8 +156,8 @@ func (s *Session) checkIntact() error {
 }
 
 // Forward runs one denoising step; it is a sampler.Forward.
-func (s *Session) Forward(ctx context.Context, ids [][]int32, rows []sampler.Row) (lmhead.Logits, error) {
-	n := s.graph.Len
+func (s *Session) Forward(ctx context.Context, p sampler.Pass) (lmhead.Logits, error) {
+	n, ids, rows := s.graph.Len, p.IDs, p.Rows
 	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
 		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
 			models.ErrRequest, len(ids), len(ids[0]), len(rows), s.graph.Batch, n, len(s.rows))
