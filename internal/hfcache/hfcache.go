@@ -124,7 +124,8 @@ func partial(repo string) bool {
 // how the cache gets it. Other errors, and those of a folder that was given, it returns
 // as they are.
 func (m Model) Explain(err error) error {
-	if m.name == "" || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, safetensors.ErrIncomplete) {
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, infile.ErrDangling) || errors.Is(err, safetensors.ErrIncomplete)
+	if m.name == "" || !missing {
 		return err
 	}
 	state := "the HuggingFace cache does not have all of " + m.name

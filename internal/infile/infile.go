@@ -31,6 +31,9 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLarge: the file is above the limit.
 	ErrTooLarge = errors.New("too large")
+	// ErrDangling: a symbolic link leads to no file. It is not fs.ErrNotExist: a file
+	// that may be absent is there, and its content is missing.
+	ErrDangling = errors.New("a link to no file")
 )
 
 // fileError has a text of its own and wraps a sentinel.
@@ -46,7 +49,7 @@ func (e *fileError) Unwrap() error { return e.sentinel }
 // already, such as /dev/stdin and the /dev/fd/63 of a shell's <(command), have the
 // size 0; every other file that is not regular is refused before it is opened.
 func Open(path string) (*os.File, int64, error) {
-	info, err := os.Stat(path)
+	info, err := stat(path)
 	if err != nil {
 		return nil, 0, openError(err)
 	}
@@ -66,6 +69,17 @@ func Open(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
+// stat is os.Stat that tells a link to no file from no file.
+func stat(path string) (fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if to, linkErr := os.Readlink(path); linkErr == nil {
+			return nil, &fileError{fmt.Sprintf("%s is a link to %s, which does not exist", path, to), ErrDangling}
+		}
+	}
+	return info, err
+}
+
 // openError makes the error of a look at a file that of opening it.
 func openError(err error) error {
 	if e := new(fs.PathError); errors.As(err, &e) {
@@ -74,10 +88,20 @@ func openError(err error) error {
 	return err
 }
 
-// isDescriptor reports whether path names a file descriptor of the process.
+// isDescriptor reports whether path names a file descriptor of the process that it may
+// read. It waits for ever for what comes out of a pipe that it writes to itself, as its
+// standard output and error may be.
 func isDescriptor(path string) bool {
 	path = filepath.ToSlash(filepath.Clean(path))
-	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
+	if path == "/dev/stdin" {
+		return true
+	}
+	for _, folder := range []string{"/dev/fd/", "/proc/self/fd/"} {
+		if number, ok := strings.CutPrefix(path, folder); ok {
+			return number != "1" && number != "2"
+		}
+	}
+	return false
 }
 
 func checkRegular(name string, info fs.FileInfo) error {
@@ -188,7 +212,7 @@ func (d Dir) Stat(name string) (fs.FileInfo, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
 	}
-	return os.Stat(filepath.Join(string(d), filepath.FromSlash(name)))
+	return stat(filepath.Join(string(d), filepath.FromSlash(name)))
 }
 
 var _ fs.StatFS = Dir("")

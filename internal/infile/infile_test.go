@@ -46,6 +46,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestDangling: a link to no file is not a file that may be absent.
+func TestDangling(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.Symlink("nowhere", path); err != nil {
+		t.Skip(err)
+	}
+	for _, read := range []func() ([]byte, error){
+		func() ([]byte, error) { return Read(path, prompt) },
+		func() ([]byte, error) { return ReadFS(Dir(dir), "f", prompt) },
+		func() ([]byte, error) { _, err := Dir(dir).Open("f"); return nil, err },
+	} {
+		_, err := read()
+		if want := path + " is a link to nowhere, which does not exist"; err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+		if !errors.Is(err, ErrDangling) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want ErrDangling and not fs.ErrNotExist", err)
+		}
+	}
+}
+
 func TestReadTooLarge(t *testing.T) {
 	path := write(t, "f", 5<<30)
 	dir := Dir(filepath.Dir(path))

@@ -54,3 +54,15 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("%s: %q, %v", path, data, err)
 	}
 }
+
+// TestOwnOutput: what the process writes to a pipe never ends while it reads it.
+func TestOwnOutput(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/dev/stdin": true, "/dev/fd/0": true, "/dev/fd/63": true, "/proc/self/fd/12": true,
+		"/dev/fd/1": false, "/dev/fd/2": false, "/proc/self/fd/1": false, "/dev/stdout": false, "/dev/fd": false, "file": false,
+	} {
+		if got := isDescriptor(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
