@@ -81,8 +81,14 @@ func Write(path string, write func(io.Writer) error) error {
 // target follows symbolic links to what a file is to replace, and returns its
 // permissions; 0 if there is none.
 func target(path string) (string, fs.FileMode, error) {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+	resolved, err := filepath.EvalSymlinks(path)
+	switch {
+	case err == nil:
 		path = resolved
+	case errors.Is(err, fs.ErrNotExist):
+		if path, err = linked(path); err != nil {
+			return "", 0, err
+		}
 	}
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,6 +104,26 @@ func target(path string) (string, fs.FileMode, error) {
 	default:
 		return path, info.Mode().Perm(), nil
 	}
+}
+
+// linked follows a symbolic link to a file that does not exist yet.
+func linked(path string) (string, error) {
+	const most = 40 // links, as in the kernel of Linux
+	for range most {
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // what there is to say about it, making it says
+		}
+		if !filepath.IsAbs(to) {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return "", err
+			}
+			to = filepath.Join(dir, to)
+		}
+		path = to
+	}
+	return "", fmt.Errorf("%s: too many links", path)
 }
 
 // createTemp makes a temporary file in path's directory. [os.CreateTemp] would leave the

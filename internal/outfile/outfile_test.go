@@ -109,6 +109,36 @@ func TestSymlink(t *testing.T) {
 	}
 }
 
+// TestLinkToNewFile: a link to a file that does not exist yet stays, and leads to it
+// afterwards. A loop of links is refused.
+func TestLinkToNewFile(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	to, err := filepath.Rel(dir, filepath.Join(other, "new"))
+	if err == nil {
+		err = os.Symlink(to, second)
+	}
+	if err != nil || os.Symlink("second", first) != nil {
+		t.Skip(err)
+	}
+	if err := errors.Join(Check(first), Write(first, text("x"))); err != nil {
+		t.Fatal(err)
+	}
+	content(t, filepath.Join(other, "new"), "x")
+	if got, err := os.Readlink(first); got != "second" {
+		t.Errorf("the link leads to %q, %v", got, err)
+	}
+	loop := filepath.Join(dir, "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"Check": Check(loop), "Write": Write(loop, text("x"))} {
+		if err == nil || !strings.Contains(err.Error(), loop) {
+			t.Errorf("%s of a loop: %v", name, err)
+		}
+	}
+}
+
 // TestRefused: what cannot be written is refused by Check and Write alike, by name.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
