@@ -49,7 +49,11 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		if err != nil {
 			return fmt.Errorf("--kernels: %w", err)
 		}
-		pictures["kernels.png"] = kernelChart(rows)
+		kernels := kernelChart(rows)
+		if len(kernels.Lines) == 0 {
+			return fmt.Errorf("--kernels: %s has no times of attention with heads of 128", *c.Kernels)
+		}
+		pictures["kernels.png"] = kernels
 	}
 	if c.E2E != nil {
 		rows, err := readRows[timedRow](*c.E2E)

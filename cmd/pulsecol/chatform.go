@@ -37,7 +37,11 @@ func (f *chatForm) encode(m *openModel, messages []models.Message) ([]int32, err
 	if err != nil {
 		return nil, fmt.Errorf("--chat-template: %w", err)
 	}
-	return m.EncodeChatTemplate(source, messages)
+	ids, err := m.EncodeChatTemplate(source, messages)
+	if err != nil {
+		return nil, fmt.Errorf("--chat-template %s: %w", *f.ChatTemplate, err)
+	}
+	return ids, nil
 }
 
 func readTemplate(path string) (string, error) {
