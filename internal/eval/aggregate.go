@@ -99,14 +99,20 @@ func (t *Table) Cell(task string, m Method) *CellResult { return t.cells[Cell{ta
 func newCellResult(c Cell, records []Record) *CellResult {
 	r := &CellResult{Cell: c, Samples: len(records), byPrompt: map[string]float64{}}
 	scores := map[string][]float64{}
+	// Samples are answered in an order that is another in every run; sums of floats must
+	// not depend on it.
+	slices.SortFunc(records, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Index, b.Index)) })
 	for _, rec := range records {
-		r.Kept += rec.Kept / float64(len(records))
-		r.Refreshes += float64(len(rec.RefreshSteps)) / float64(len(records))
-		r.Tokens += float64(rec.Tokens) / float64(len(records))
-		r.Seconds += rec.Seconds / float64(len(records))
+		r.Kept += rec.Kept
+		r.Refreshes += float64(len(rec.RefreshSteps))
+		r.Tokens += float64(rec.Tokens)
+		r.Seconds += rec.Seconds
 		if rec.Score != nil {
 			scores[rec.PromptHash] = append(scores[rec.PromptHash], *rec.Score)
 		}
+	}
+	if n := float64(len(records)); n > 0 {
+		r.Kept, r.Refreshes, r.Tokens, r.Seconds = r.Kept/n, r.Refreshes/n, r.Tokens/n, r.Seconds/n
 	}
 	for prompt, s := range scores {
 		r.byPrompt[prompt] = MeanOf(s).Mean

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -200,5 +201,24 @@ func TestSummaries(t *testing.T) {
 	}
 	if s[1].Score != nil || s[1].VsFull != nil || s[1].Samples != 1 || s[1].Refreshes != 3 {
 		t.Errorf("nothing marked: %+v", s[1])
+	}
+}
+
+// TestMeansAreOfNoOrder: samples are answered in any order, and their means are equal
+// to the last bit; those of equal whole numbers are these.
+func TestMeansAreOfNoOrder(t *testing.T) {
+	records := scored("a", pulse, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 1)
+	for i := range records {
+		records[i].Kept, records[i].Tokens = math.Sqrt(float64(i))/4, 208
+	}
+	want := NewTable([]string{"a"}, []Method{pulse}, records).Summaries()[0]
+	if want.Tokens != 208 {
+		t.Errorf("%v tokens, want 208", want.Tokens)
+	}
+	for range 20 {
+		rand.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
+		if got := NewTable([]string{"a"}, []Method{pulse}, records).Summaries()[0]; got.Kept != want.Kept {
+			t.Fatalf("kept %v, in another order %v", want.Kept, got.Kept)
+		}
 	}
 }
