@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -46,7 +47,7 @@ type cli struct {
 	Completion completionCmd `cmd:"" help:"Print a script that completes command lines in a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 
-	VersionFlag kong.VersionFlag `name:"version" help:"Print the version and exit."`
+	VersionFlag versionFlag `name:"version" help:"Print the version and exit."`
 }
 
 const description = `Text from diffusion language models, with periodically refreshed column-sparse attention.
@@ -125,6 +126,10 @@ func execute(args []string, std stdio) error {
 		return errors.Join(errNoCommand, printUsage(std.err, parser.Model))
 	}
 	line, err := parser.Parse(joinNegative(args))
+	var write *fs.PathError
+	if errors.As(err, &write) { // of --help or --version, not of what is asked for
+		return err
+	}
 	if err != nil {
 		return usagef("%w (see pulsecol --help)", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"text/tabwriter"
 
+	"github.com/alecthomas/kong"
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
@@ -76,6 +77,19 @@ func (b *build) revision() string {
 		return b.Revision + "+changes"
 	}
 	return b.Revision
+}
+
+// versionFlag is kong.VersionFlag, but for its leaving out that the version could not
+// be printed.
+type versionFlag bool
+
+// BeforeReset prints the version, and ends the command.
+func (versionFlag) BeforeReset(app *kong.Kong, vars kong.Vars) error {
+	if _, err := fmt.Fprintln(app.Stdout, vars["version"]); err != nil {
+		return err
+	}
+	app.Exit(0)
+	return nil
 }
 
 // version is the line of --version.
