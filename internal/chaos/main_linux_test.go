@@ -1,0 +1,108 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+)
+
+var (
+	whole   = flag.Bool("whole", false, "run all trials instead of a short part of them")
+	oneSeed = flag.Int("seed", -1, "run the trials of this seed alone")
+)
+
+// program is the path of the command under test.
+var program string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	if testing.Short() {
+		fmt.Println("the trials of a built command do not run with -short")
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "pulsecol-chaos-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "pulsecol")
+	build := exec.Command("go", "build", "-o", program, "github.com/pulsecol/pulsecol/cmd/pulsecol")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		return 1
+	}
+	status := m.Run()
+	trials.print()
+	return status
+}
+
+// trials counts what was tried.
+var trials = counts{n: map[string]int{}}
+
+type counts struct {
+	mu   sync.Mutex
+	n    map[string]int
+	peak int64 // bytes of memory of the largest process
+}
+
+func (c *counts) add(kind string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[kind]++
+}
+
+func (c *counts) sawMemory(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peak = max(c.peak, bytes)
+}
+
+func (c *counts) print() {
+	for _, kind := range slices.Sorted(maps.Keys(c.n)) {
+		fmt.Printf("%6d %s\n", c.n[kind], kind)
+	}
+	fmt.Printf("largest process: %d MiB\n", c.peak>>20)
+}
+
+// pick returns the number of trials: all of them with -whole.
+func pick(short, all int) int {
+	if *whole {
+		return all
+	}
+	return short
+}
+
+// seeded calls trial with the seeds 0 to n-1, several at once, or with the one seed
+// that was asked for.
+func seeded(n int, trial func(seed int)) {
+	if *oneSeed >= 0 {
+		trial(*oneSeed)
+		return
+	}
+	const workers = 3
+	seeds := make(chan int)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for seed := range seeds {
+				trial(seed)
+			}
+		})
+	}
+	for seed := range n {
+		seeds <- seed
+	}
+	close(seeds)
+	wg.Wait()
+}
