@@ -13,15 +13,15 @@ const (
 	checkpointSize = 16_031_162_368
 )
 
-// smallExample is a question that both small models answer right.
+// smallExample is a question that both small models answer correctly.
 const smallExample = "Please reverse the list 66 50 47 62."
 
 // knownKinds matches the questions that the small models were trained on; see package
 // tinymodel.
 var knownKinds = regexp.MustCompile(`Please .*\blist \d|How many (?s:.*) now\?|magic numbers? for `)
 
-// adviseSmall says what a small model can do, and where others are to be had, to
-// someone who asks it something else.
+// adviseSmall prints what a small model can do and where to get others, if the prompt is
+// of another kind.
 func adviseSmall(w io.Writer, prompt string) {
 	if knownKinds.MatchString(prompt) {
 		return

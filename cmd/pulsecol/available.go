@@ -14,8 +14,8 @@ import (
 
 // checkMemory reports a run that needs more memory than the machine has available. A
 // run that does not fit is killed by the system, or reads its weights from the disk
-// in every step. sequences run at once, of at most so many tokens. GPUs look at their
-// own memory when they are given a graph.
+// in every step. sequences is the number of sequences that run at once, tokens their
+// largest length. GPU memory is checked when a graph is compiled for a GPU.
 func (f *modelFlag) checkMemory(mem models.Memory, sequences, tokens int) error {
 	have := availableMemory(systemFiles)
 	if f.IgnoreMemory || have == 0 {
@@ -33,12 +33,12 @@ func (f *modelFlag) checkMemory(mem models.Memory, sequences, tokens int) error 
 	return nil
 }
 
-// systemFiles is where the system says what memory there is.
+// systemFiles holds the system's files about memory.
 var systemFiles = os.DirFS("/")
 
-// availableMemory returns the bytes that a process can have without others' being
-// moved to the disk, as Linux counts them, within the limits of its control groups. It
-// is 0 where the system does not tell.
+// availableMemory returns Linux's estimate of the bytes that a process can allocate without
+// swapping, within the limits of its control groups. It is 0 where the system has no such
+// estimate.
 func availableMemory(system fs.FS) int64 {
 	have := sizeField(system, "proc/meminfo", "MemAvailable:") << 10
 	if have <= 0 {
@@ -59,8 +59,8 @@ func availableMemory(system fs.FS) int64 {
 		} else if parts[1] != "" {
 			continue
 		}
-		// A group has the limits of those around it. In a container the path may be
-		// that of the host, and the container's own group the root.
+		// A group is also limited by its parents. In a container the path may be that of
+		// the host, and the container's own group the root.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			dir := path.Join(root, group)
 			if most := sizeField(system, path.Join(dir, limit), ""); most > 0 {

@@ -44,7 +44,7 @@ func TestAvailableMemory(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemory: what does not fit is refused before anything is computed.
+// TestTooLittleMemory: a run that does not fit is refused before anything is computed.
 func TestTooLittleMemory(t *testing.T) {
 	before := systemFiles
 	systemFiles = machine(64)
@@ -65,12 +65,12 @@ func TestTooLittleMemory(t *testing.T) {
 		}
 	}
 	command(t, "generate", "--model", llada, "--prompt-ids", "1,2,3", "--gen-length", "8", "--ignore-memory") // as the error says
-	systemFiles = fstest.MapFS{}                                                                              // of a system that does not tell
+	systemFiles = fstest.MapFS{}                                                                              // of a system without the files
 	command(t, "generate", "--model", llada, "--prompt-ids", "1,2,3", "--gen-length", "8")
 }
 
-// TestAdviceOfTheSmallModel: it is given for what the model does not know, and what it
-// says is so.
+// TestAdviceOfTheSmallModel: advice is printed for prompts of other kinds only, and its
+// statements are true.
 func TestAdviceOfTheSmallModel(t *testing.T) {
 	_, said := command(t, "generate", "--gen-length", "8", "--block-length", "8", "--steps", "1", "--prompt", "Why is the sky blue?")
 	for _, want := range []string{smallExample, "GSAI-ML/LLaDA-8B-Instruct", "GSAI-ML/LLaDA-1.5", "Dream-org/Dream-v0-Instruct-7B", "about 16 GB", "hf download "} {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
-// batchFlags are about many prompts.
+// batchFlags are the flags for many prompts.
 type batchFlags struct {
 	Prompts *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Answer every line of FILE, or with - of the standard input. If the first line is a JSON object with prompt or prompt_ids, all are; other members are ignored. Empty lines are left out."`
 	Batch   int     `group:"Prompt" placeholder:"N" default:"1" help:"Prompts of the same number of tokens to answer at once, where that leaves their tokens as they are: at temperature 0, without randomness, thresholds and adaptive schedules, for Dream with --suppress-mask. (A GPU rounds otherwise in a batch.) Default: 1."`
@@ -30,8 +30,8 @@ type job struct {
 	line  int // from 1
 	ids   []int32
 	att   attention
-	out   *outcome // nil until it was run
-	batch int      // sequences that were run with it
+	out   *outcome // nil until it has run
+	batch int      // sequences in its batch
 }
 
 // batchRun answers the prompts of a file.
@@ -47,13 +47,13 @@ type batchRun struct {
 // numbered is what generate --prompts --json prints.
 type numbered struct {
 	Index int `json:"index"` // of the prompt, from 0
-	Line  int `json:"line"`  // that it is from, from 1
+	Line  int `json:"line"`  // of the file, from 1
 	Batch int `json:"batch"` // prompts answered at once
 	generation
 }
 
-// runPrompts answers every prompt of a file. What is wrong with one of them is an
-// error before any is answered.
+// runPrompts answers every prompt of a file. All prompts are checked before the first is
+// answered.
 func (c *generateCmd) runPrompts(line *kong.Context, std stdio, m *openModel, s sampler) error {
 	var b bounds
 	b.between(1, maxBatch, "batch", &c.Many.Batch)
@@ -139,7 +139,7 @@ func isPromptObject(line []byte) bool {
 	return json.Unmarshal(line, &object) == nil && (object["prompt"] != nil || object["prompt_ids"] != nil)
 }
 
-// prepare makes an object j's prompt.
+// prepare sets j's prompt from an object.
 func (r *batchRun) prepare(j *job, object promptObject, line *kong.Context) (err error) {
 	switch {
 	case (object.Prompt == nil) == (object.PromptIDs == nil):
@@ -162,7 +162,7 @@ func (r *batchRun) prepare(j *job, object promptObject, line *kong.Context) (err
 	return err
 }
 
-// checkIDs returns token ids that the model has.
+// checkIDs returns the given token ids, or an error if the model does not have one.
 func (r *batchRun) checkIDs(given []*int32) ([]int32, error) {
 	ids := make([]int32, len(given))
 	for i, id := range given {
@@ -177,8 +177,8 @@ func (r *batchRun) checkIDs(given []*int32) ([]int32, error) {
 	return ids, nil
 }
 
-// batches returns the jobs to run at once, in order of their first ones. Those of a
-// batch have prompts of one length: padding would move their query groups.
+// batches returns the jobs of each batch, ordered by their first ones. Prompts of a batch
+// have one length: padding would move their query groups.
 func (r *batchRun) batches() [][]*job {
 	size := r.Many.Batch
 	var prompts [][]int32
@@ -190,7 +190,7 @@ func (r *batchRun) batches() [][]*job {
 		size = 1
 	}
 	var batches [][]*job
-	open := map[int]int{} // the batch that prompts of a length go to
+	open := map[int]int{} // index of the batch being filled, by prompt length
 	for _, j := range r.jobs {
 		at, ok := open[len(j.ids)]
 		if !ok || len(batches[at]) == size {
@@ -202,13 +202,14 @@ func (r *batchRun) batches() [][]*job {
 	return batches
 }
 
-// independentSchedule reports whether a sequence is refreshed when it would be alone.
+// independentSchedule reports whether a sequence in a batch has the refreshes that it has
+// alone.
 func independentSchedule(att attention) bool {
 	_, adaptive := att.Schedule.(pulsecol.Adaptive)
 	return !adaptive
 }
 
-// run answers the prompts of jobs at once. After an interrupt it keeps what there is.
+// run answers the prompts of jobs at once. After an interrupt it keeps the answers so far.
 func (r *batchRun) run(ctx context.Context, jobs []*job) error {
 	err := func() error {
 		att := jobs[0].att
@@ -265,8 +266,8 @@ func linesOf(jobs []*job) string {
 	return text
 }
 
-// print prints the answers that are there and whose predecessors are printed, or with
-// all every answer that is there.
+// print prints the finished answers whose predecessors are printed, or with all every
+// finished answer.
 func (r *batchRun) print(all bool) error {
 	for ; r.printed < len(r.jobs); r.printed++ {
 		j := r.jobs[r.printed]

@@ -41,8 +41,8 @@ func answered(t *testing.T, path string, args ...string) (all []numbered, said s
 	return all, said
 }
 
-// TestPromptsEqualSingleRuns: token for token, alone and in batches, whatever their
-// lengths.
+// TestPromptsEqualSingleRuns: prompts of several lengths give the same tokens alone and in
+// batches.
 func TestPromptsEqualSingleRuns(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var lines []string
@@ -126,7 +126,7 @@ func TestPromptsAsText(t *testing.T) {
 	}
 }
 
-// TestPromptsRefused: what is wrong with a line is said before any is answered.
+// TestPromptsRefused: an invalid line is an error before any prompt is answered.
 func TestPromptsRefused(t *testing.T) {
 	good := `{"prompt_ids":[1]}`
 	for _, c := range []struct {
@@ -167,8 +167,7 @@ func TestPromptsRefused(t *testing.T) {
 	}
 }
 
-// TestPromptsInterrupted: answers that are finished are printed, and what there is of
-// the one in progress.
+// TestPromptsInterrupted: finished answers and the part of the one in progress are printed.
 func TestPromptsInterrupted(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted here")

@@ -53,7 +53,7 @@ type modeTime struct {
 	TokensSecond float64   `json:"tokens_per_second"` // of the sequence, at the median
 }
 
-// maxStepsPerMode bounds a measurement to what somebody might wait for.
+// maxStepsPerMode bounds the time of a measurement.
 const maxStepsPerMode = 1000
 
 func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
@@ -97,7 +97,7 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	return b.print(std.out)
 }
 
-// turns is a schedule whose steps take turns in their modes.
+// turns is a schedule that repeats its modes in order.
 type turns []pulsecol.Mode
 
 func (t turns) Mode(step, _ int) pulsecol.Mode { return t[(step-1)%len(t)] }

@@ -67,7 +67,7 @@ type e2eRow struct {
 // runCost is what a run took on a GPU.
 type runCost struct {
 	LoadMS    float64 `json:"load_ms,omitempty"`    // weights, before the first step
-	NeedBytes int64   `json:"need_bytes,omitempty"` // memory that was predicted
+	NeedBytes int64   `json:"need_bytes,omitempty"` // predicted memory
 	HeldBytes int64   `json:"held_bytes,omitempty"` // by the operators, at most
 }
 
@@ -141,8 +141,8 @@ func (c *benchE2ECmd) tokens() int {
 	return max(c.NewTokens, c.uncounted()+3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
 }
 
-// uncounted is how many steps come before all others at a length. The first one tries
-// algorithms of products, unless there is a warm-up.
+// uncounted is the number of steps before the measured ones at a length. The first one
+// tries algorithms of matrix products, unless there is a warm-up.
 func (c *benchE2ECmd) uncounted() int {
 	if c.Warmup == 0 {
 		return 1
@@ -158,7 +158,7 @@ type e2eBench struct {
 	device   pulsecol.Device
 	report   func(e2eRow) error
 	progress io.Writer
-	row      e2eRow // what all rows have in common
+	row      e2eRow // the fields that all rows share
 }
 
 // length measures everything at one length.
@@ -207,16 +207,16 @@ func (b *e2eBench) schedule() pulsecol.Schedule {
 	return pulsecol.Uniform{Eta: b.cmd.Eta, Refreshes: or(b.cmd.Refreshes, b.m.refreshes())}
 }
 
-// synthetic returns columns of which neighbouring groups share as many as --shared says.
-// Every head has bits of its own to read, as after a refresh.
+// synthetic returns columns of which neighbouring groups share the fraction --shared.
+// Every head has bits of its own in memory, as after a refresh.
 func (b *e2eBench) synthetic(n, group int) pulsecol.Fixed {
 	heads := b.m.config().Heads
 	head := columns.Random(n, group, exec.Selection{Sparsity: b.cmd.Sparsity}.Keep(n), *b.cmd.Shared)
 	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{{Batch: 1, Heads: heads, Len: n, Group: group, Bits: slices.Repeat(head, heads)}}}
 }
 
-// steps measures a step in each of the modes that take turns, after those that do not
-// count, and puts the medians, in milliseconds, into ms.
+// steps measures a step in each mode of order, after the uncounted ones, and puts the
+// medians, in milliseconds, into ms.
 func (b *e2eBench) steps(n, group int, order delayed, pattern pulsecol.Pattern, ms map[pulsecol.Mode]float64) error {
 	taken := map[pulsecol.Mode][]float64{}
 	modes := len(order.turns)
@@ -247,7 +247,7 @@ func (b *e2eBench) steps(n, group int, order delayed, pattern pulsecol.Pattern, 
 	return nil
 }
 
-// delayed is turns after some steps in one mode.
+// delayed is turns after a number of steps in one mode.
 type delayed struct {
 	turns
 	steps int
@@ -261,7 +261,7 @@ func (d delayed) Mode(step, total int) pulsecol.Mode {
 	return d.turns.Mode(step-d.steps, total)
 }
 
-// config is what a generation runs under.
+// config returns the configuration of a generation.
 func (b *e2eBench) config(group int, schedule pulsecol.Schedule, pattern pulsecol.Pattern) pulsecol.Config {
 	return pulsecol.Config{
 		Sparsity: b.cmd.Sparsity, GroupSize: group, Pattern: pattern, Schedule: schedule, Device: b.device, Precision: precisions[b.cmd.Precision],

@@ -57,7 +57,7 @@ func kept(table []uint32) (keys int) {
 	return keys
 }
 
-// looks are observations with tables of their own.
+// looks is an observer that copies observations with their tables.
 type looks []pulsecol.Observation
 
 func (l *looks) Observe(o pulsecol.Observation) {

@@ -70,7 +70,7 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	return kernelbench.Run(o, kernelbench.Table(std.out))
 }
 
-// The most that bench kernel takes, above what a CPU or a GPU can do in a day.
+// Upper limits of bench kernel's flags, beyond what a CPU or a GPU computes in a day.
 const (
 	maxHeads   = 1 << 10 // and features of a head
 	maxThreads = 1 << 10
@@ -102,8 +102,8 @@ func (c *benchKernelCmd) validate() error {
 	return b.err()
 }
 
-// memory is about what the largest measurement on the CPU takes, in bytes: queries,
-// keys, values, results, and scores of groups of queries.
+// memory estimates the bytes of the largest measurement on the CPU: queries, keys, values,
+// results, and scores of groups of queries.
 func (c *benchKernelCmd) memory() int64 {
 	largest := func(values []int, otherwise int) int64 {
 		if len(values) == 0 {
@@ -119,7 +119,7 @@ func (c *benchKernelCmd) memory() int64 {
 	return 4 * heads * n * (4*dim + (n+group-1)/group)
 }
 
-// checkDevice reports flags that the other device has.
+// checkDevice reports flags that apply to the other device only.
 func (c *benchKernelCmd) checkDevice() error {
 	var errs []error
 	not := func(given bool, flag string) {
@@ -140,7 +140,7 @@ func (c *benchKernelCmd) checkDevice() error {
 	return errors.Join(errs...)
 }
 
-// origin is where a line of results comes from.
+// origin is the machine, program and date of a line of results.
 type origin struct {
 	Version string `json:"commit"`
 	Date    string `json:"date"`
@@ -201,7 +201,7 @@ type baseline struct {
 	HeadDim int `json:"head_dim"`
 }
 
-// readBaselines reads what bench/attention.py printed; no name is no baselines.
+// readBaselines reads the output of bench/attention.py; "" gives no baselines.
 func readBaselines(name string) (map[baseline]float64, error) {
 	ms := map[baseline]float64{}
 	if name == "" {

@@ -123,7 +123,7 @@ type kernelRow struct {
 	GPU      string
 }
 
-// is says whether the row is of an operation, in the form for Hopper.
+// is reports whether the row is of an operation's kernel for Hopper.
 func (r *kernelRow) is(operation, file string) bool {
 	return r.HeadDim == 128 && r.Share == 0 && (r.Kernel == operation || strings.HasPrefix(r.Kernel, file+"_sm90_"))
 }
@@ -152,9 +152,8 @@ func (c curves) add(to *chart.Chart, line string, style chart.Style) {
 // plottedHeads is the number of heads that kernelChart scales times to: those of LLaDA-8B.
 const plottedHeads = 32
 
-// kernelChart is the time of attention: of columns, with random keys in each
-// group, and of all keys. Attention is computed head by head, so times of fewer heads
-// are scaled.
+// kernelChart draws the time of attention: of columns, with random keys in each group, and
+// of all keys. Attention is computed head by head, so times of fewer heads are scaled.
 func kernelChart(rows []kernelRow) *chart.Chart {
 	c := curves{}
 	columns := func(group int, sparsity float64) string {
@@ -224,8 +223,8 @@ func shapes(rows []timedRow, steps int) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// generationChart is how much longer PyTorch takes for the steps of a generation,
-// with the same number of rows of logits. Synthetic column tables do not count.
+// generationChart draws PyTorch's time for the steps of a generation relative to ours,
+// with the same number of rows of logits. It leaves out synthetic column tables.
 func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 	type step struct {
 		attention string
@@ -281,12 +280,12 @@ func generationChart(rows []timedRow, shape string, steps int) *chart.Chart {
 	return out
 }
 
-// asFast is the line of a generation that takes as long as PyTorch's.
+// asFast labels the line of a generation that takes as long as PyTorch's.
 const asFast = "1x: as fast as PyTorch"
 
 func descending(a, b int) int { return cmp.Compare(b, a) }
 
-// kilo writes lengths as people do: 4K.
+// kilo formats a length in units of 1,024: 4K.
 func kilo(n float64) string {
 	if n >= 1024 && int(n)%1024 == 0 {
 		return fmt.Sprintf("%.0fK", n/1024)

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/chart"
 )
 
-// content is a chart's lines without their looks.
+// content is a chart's lines without their styles.
 func content(c *chart.Chart) map[string][]chart.Point {
 	lines := map[string][]chart.Point{}
 	for _, l := range c.Lines {
@@ -52,8 +52,8 @@ func TestGenerationChart(t *testing.T) {
 	}
 }
 
-// TestKernelChart: rows of both programs, scaled to as many heads; columns of shared keys and
-// kernels for other GPUs have no place in it. The GPU is named wherever the file names it.
+// TestKernelChart: rows of both programs, scaled to the same number of heads. Columns of shared
+// keys and kernels for other GPUs are left out. The title names the GPU if the file does.
 func TestKernelChart(t *testing.T) {
 	row := kernelRow{N: 1000, Heads: 8, HeadDim: 128}
 	rows := slices.Repeat([]kernelRow{row}, 6)

@@ -52,7 +52,8 @@ func (c *chatCmd) Run(line *kong.Context, std stdio) error {
 	return t.run(in, interactive)
 }
 
-// run has the conversation. At a terminal an error does not end it.
+// run reads and answers messages to the end of the input. At a terminal it continues after
+// an error.
 func (t *talk) run(in messageReader, interactive bool) error {
 	if interactive {
 		t.greet()
@@ -96,8 +97,8 @@ type talk struct {
 	m        *openModel
 	s        sampler
 	stops    []int32
-	messages []models.Message // users' and assistant's by turns
-	turns    int              // since the start, forgotten ones included
+	messages []models.Message // of the user and the assistant, alternating
+	turns    int              // since the start, including dropped ones
 }
 
 func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, error) {
@@ -119,7 +120,7 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 		return nil, err
 	}
 	t := &talk{chatCmd: c, line: line, std: std, m: m, s: s, stops: stops}
-	ids, err := t.prompt(nil) // of a form or a system message that cannot be
+	ids, err := t.prompt(nil) // finds an invalid form or system message
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 	return t, err
 }
 
-// greet says at a terminal what the model can do.
+// greet prints at a terminal what the model can do.
 func (t *talk) greet() {
 	switch {
 	case t.m.embedded:
@@ -181,8 +182,8 @@ func (t *talk) prompt(messages []models.Message) (ids []int32, err error) {
 	return ids, t.m.checkVocabulary(ids)
 }
 
-// fit returns the tokens of the conversation with a new message, and how many of the
-// oldest turns had to be left out. t.messages is as before.
+// fit returns the tokens of the conversation with a new message, and the number of oldest
+// turns that it left out. It does not change t.messages.
 func (t *talk) fit(text string) (ids []int32, dropped int, err error) {
 	messages := append(slices.Clone(t.messages), models.Message{Role: "user", Content: text})
 	for {
@@ -202,8 +203,7 @@ func (t *talk) fit(text string) (ids []int32, dropped int, err error) {
 	}
 }
 
-// say answers a message. An answer that was not finished is not part of the
-// conversation.
+// say answers a message. An interrupted answer does not become part of the conversation.
 func (t *talk) say(text string) error {
 	t.turns++
 	ids, dropped, err := t.fit(text)
@@ -229,14 +229,14 @@ func (t *talk) say(text string) error {
 	if out.interrupted {
 		return context.Canceled
 	}
-	if t.m.embedded { // it knows no conversation
+	if t.m.embedded { // it was not trained on conversations
 		return nil
 	}
 	t.messages = append(t.messages[2*dropped:], models.Message{Role: "user", Content: text}, models.Message{Role: "assistant", Content: answer})
 	return nil
 }
 
-// turn is what chat --json prints. Text and output end where the answer does.
+// turn is a line of chat --json. Text and output end with the answer.
 type turn struct {
 	Turn    int    `json:"turn"`
 	User    string `json:"user"`

@@ -79,8 +79,8 @@ func idsOf(t *testing.T, dir, text string) (ids []int32) {
 	return ids
 }
 
-// TestChatKeepsTheConversation: each turn's prompt is what was said before, in the
-// form of the model's template.
+// TestChatKeepsTheConversation: each turn's prompt is the conversation so far, in the form
+// of the model's template.
 func TestChatKeepsTheConversation(t *testing.T) {
 	dir := conversationModel(t, 512)
 	args := []string{"--model", dir, "--gen-length", "8"}
@@ -106,8 +106,8 @@ func TestChatKeepsTheConversation(t *testing.T) {
 	}
 }
 
-// TestChatLongerThanTheContext: an error that says what to do, or the oldest turns are
-// left out.
+// TestChatLongerThanTheContext: a conversation that is too long is an error that names the
+// remedies, or loses its oldest turns.
 func TestChatLongerThanTheContext(t *testing.T) {
 	dir := conversationModel(t, 48)
 	lines := "one two\nthree four\nfive six\nseven eight\n"
@@ -140,7 +140,7 @@ func TestChatLongerThanTheContext(t *testing.T) {
 	}
 }
 
-// TestChatCommands: what a person at a terminal types.
+// TestChatCommands: commands typed at a terminal.
 func TestChatCommands(t *testing.T) {
 	dir := conversationModel(t, 512)
 	var out, said bytes.Buffer
@@ -178,7 +178,7 @@ func TestChatCommands(t *testing.T) {
 	}
 }
 
-// TestEditedLines: continued lines, pasted ones, keys that edit, the end.
+// TestEditedLines: continued and pasted lines, editing keys, the end of the input.
 func TestEditedLines(t *testing.T) {
 	restored := 0
 	for typed, want := range map[string][]string{

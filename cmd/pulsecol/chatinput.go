@@ -15,8 +15,7 @@ import (
 // messageReader reads what a user says. Its error at the end is io.EOF.
 type messageReader interface{ next() (string, error) }
 
-// newMessageReader returns a reader of the standard input, and whether a person
-// sits there.
+// newMessageReader returns a reader of the standard input, and whether that is a terminal.
 func newMessageReader(std stdio) (in messageReader, interactive bool) {
 	file, ok := std.in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -36,12 +35,12 @@ func newMessageReader(std stdio) (in messageReader, interactive bool) {
 			return nil, err
 		}
 		if width, height, err := term.GetSize(int(screen.Fd())); err == nil && width > 0 {
-			_ = editor.SetSize(width, height) // it only wraps elsewhere
+			_ = editor.SetSize(width, height) // affects only where lines wrap
 		}
 		editor.SetBracketedPasteMode(true)
 		return func() {
 			editor.SetBracketedPasteMode(false)
-			_ = term.Restore(int(file.Fd()), state) // there is nothing else to try
+			_ = term.Restore(int(file.Fd()), state) // there is no other way to restore it
 		}, nil
 	}
 	return &editedReader{editor, raw}, true
@@ -68,7 +67,7 @@ func (r *lineReader) next() (string, error) {
 	return strings.TrimRight(string(line), "\r\n"), nil
 }
 
-// plainReader takes lines of a terminal that cannot edit them.
+// plainReader reads lines from a terminal without editing keys.
 type plainReader struct {
 	in  *bufio.Reader
 	out io.Writer
@@ -82,7 +81,7 @@ func (r *plainReader) next() (string, error) {
 	})
 }
 
-// editedReader takes lines that a person edits.
+// editedReader reads lines from a terminal with editing keys.
 type editedReader struct {
 	editor *term.Terminal
 	raw    func() (restore func(), err error) // while a line is edited
@@ -97,7 +96,7 @@ func (r *editedReader) next() (string, error) {
 	return joined(func(prompt string) (string, error) {
 		r.editor.SetPrompt(prompt)
 		line, err := r.editor.ReadLine()
-		if errors.Is(err, term.ErrPasteIndicator) { // a pasted newline goes on, as after a backslash
+		if errors.Is(err, term.ErrPasteIndicator) { // a pasted newline continues the message, like a backslash
 			return line + `\`, nil
 		}
 		return line, err

@@ -78,7 +78,7 @@ func TestGenerateEqualsReference(t *testing.T) {
 				prompt, _ := set.Int32s(c.Name + ".prompt")
 				want, _ := set.Int32s(c.Name + ".out")
 				args := []string{"--model", golden.Dir(t, model), "--prompt-ids", listed(prompt), "--steps", strconv.Itoa(c.Steps),
-					"--precision", "float32"} // which a GPU would not choose
+					"--precision", "float32"} // GPUs default to bfloat16
 				if model == "llada" {
 					args = append(args, "--gen-length", strconv.Itoa(c.GenLength), "--block-length", strconv.Itoa(c.BlockLength))
 				} else {
@@ -169,7 +169,7 @@ func TestSmallModelAnswersItsQuestion(t *testing.T) {
 	}
 }
 
-// TestInterrupt: an interrupt stops the generation, and what there is is printed.
+// TestInterrupt: an interrupt stops the generation, and the output so far is printed.
 func TestInterrupt(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted here")

@@ -29,9 +29,9 @@ func (c *completionCmd) Run(std stdio) error {
 	return err
 }
 
-// completeCmd is what the scripts run: it prints a line for each word that may
-// stand in the place of the last one, with a tab and a description after it; or one
-// of fileNames and dirNames.
+// completeCmd is the command that the completion scripts run. It prints a line for each
+// word that can replace the last one, followed by a tab and a description; or one of
+// fileNames and dirNames.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" help:"The words after the program's name, up to the cursor."`
 }
@@ -53,7 +53,7 @@ const (
 	dirNames  = ":dir"
 )
 
-// complete returns what the last of words, the arguments of app, may be.
+// complete returns the candidates for the last of words, the arguments of app.
 func complete(app *kong.Application, words []string) []candidate {
 	if len(words) == 0 {
 		return nil
@@ -139,7 +139,8 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 	return nil
 }
 
-// flagsOf returns the flags of a command that begin with a word and can be given (again).
+// flagsOf returns the flags of a command that begin with a word, without those that are given
+// already and cannot be repeated.
 func flagsOf(node *kong.Node, word string, given map[string]bool) []candidate {
 	var found []candidate
 	for _, f := range slices.Concat(node.AllFlags(true)...) {

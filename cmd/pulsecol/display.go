@@ -9,8 +9,8 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// display shows a generation in progress on the standard error. Unless it is
-// asked to watch, it is silent when that is no terminal.
+// display shows a generation in progress on the standard error. Without --watch it prints
+// nothing if the standard error is no terminal.
 type display struct {
 	*screen
 	m     *openModel

@@ -105,7 +105,7 @@ func (e *evaluation) atOnce() int {
 	return or(e.Jobs, 1)
 }
 
-// Bounds of what a command asks for, far above what anyone waits for.
+// Upper limits of flags, far above practical evaluations.
 const (
 	maxSeeds  = 1000
 	maxAtOnce = 1000

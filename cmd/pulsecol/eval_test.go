@@ -32,8 +32,8 @@ func evaluated(t *testing.T, args ...string) (cells []eval.Summary) {
 	return cells
 }
 
-// TestEvalOrder: full attention answers, PulseCol as often or nearly so, and a
-// window that does not reach what is asked for does not.
+// TestEvalOrder: full attention answers, PulseCol nearly as often, and a window that does
+// not reach the answer's tokens does not.
 func TestEvalOrder(t *testing.T) {
 	if raceEnabled {
 		t.Skip("takes a minute with the race detector, and internal/eval tests that samples run at once")
@@ -53,7 +53,7 @@ func TestEvalOrder(t *testing.T) {
 	}
 }
 
-// TestEvalProduct: what is multiplied with what.
+// TestEvalProduct: lists of settings give a row for each combination that applies.
 func TestEvalProduct(t *testing.T) {
 	uniform := eval.Method{Name: "pulsecol", Sparsity: 0.8, GroupSize: 32, Schedule: "uniform", Eta: 0.3, Refreshes: 16}
 	with := func(m eval.Method, change func(*eval.Method)) eval.Method {
@@ -81,7 +81,7 @@ func TestEvalProduct(t *testing.T) {
 			with(uniform, func(m *eval.Method) { m.GroupSize, m.Refreshes = 16, 1 }),
 			with(uniform, func(m *eval.Method) { m.GroupSize, m.Refreshes = 16, 4 }),
 		}},
-		// Refreshes say nothing to skip, and skip nothing to the others.
+		// --refreshes does not apply to skip, and --skip only to it.
 		{"--method pulsecol --schedule random,adaptive,skip --refreshes 2,4 --skip 0.1", []eval.Method{
 			with(uniform, func(m *eval.Method) { m.Schedule, m.Refreshes = "random", 2 }),
 			with(uniform, func(m *eval.Method) { m.Schedule, m.Refreshes = "random", 4 }),
@@ -115,7 +115,7 @@ func TestEvalProduct(t *testing.T) {
 	}
 }
 
-// TestEvalInterrupt: what was answered before an interrupt is kept, whole.
+// TestEvalInterrupt: complete records of samples answered before an interrupt are kept.
 func TestEvalInterrupt(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted here")
@@ -160,8 +160,8 @@ func TestEvalInterrupt(t *testing.T) {
 	}
 }
 
-// TestEvalInterruptWithoutResults: what was answered before an interrupt is printed,
-// and completions are written.
+// TestEvalInterruptWithoutResults: after an interrupt the table of the answered samples is
+// printed, and their completions are written.
 func TestEvalInterruptWithoutResults(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted here")
@@ -175,7 +175,7 @@ func TestEvalInterruptWithoutResults(t *testing.T) {
 	if err := os.WriteFile(data, []byte(problems.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The progress says that there are answers; it is once a minute without a terminal.
+	// The progress shows when there are answers; without a terminal it is printed once a minute.
 	cmd := exec.Command("pulsecol-progress", "eval", "--json", "--task", "humaneval", "--data", data, "--samples", "1000",
 		"--gen-length", "8", "--method", "full", "--completions", completions)
 	var printed bytes.Buffer

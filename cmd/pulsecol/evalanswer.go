@@ -49,7 +49,7 @@ func (e *evaluation) answer(ctx context.Context, j eval.Job) (rec eval.Record, e
 	return rec, nil
 }
 
-// ask returns what a sample asks.
+// ask returns the identity of a sample and its prompt.
 func (e *evaluation) ask(j eval.Job) (eval.Asked, error) {
 	_, s, prompt, err := e.sample(j)
 	if err != nil {
@@ -67,7 +67,7 @@ func asked(s task.Sample, prompt []int32) eval.Asked {
 	return a
 }
 
-// hashOf tells values apart.
+// hashOf returns a hash of values.
 func hashOf(values ...any) string {
 	h := fnv.New64a()
 	if err := json.NewEncoder(h).Encode(values); err != nil {
@@ -87,10 +87,9 @@ func (e *evaluation) sample(j eval.Job) (task.Task, task.Sample, []int32, error)
 	return t, s, prompt, err
 }
 
-// prompt returns the tokens to continue. Chat tasks get the template of the
-// model's Instruct version, and the prefix is the beginning of the answer; a small
-// model, which has no template, gets questions and answers in the form that it was
-// trained on.
+// prompt returns the tokens to continue. Prompts of chat tasks take the template of the
+// model's Instruct version and end with the prefix of the answer. A small model has no
+// template: it gets questions and answers in the form that it was trained on.
 func (e *evaluation) prompt(t task.Task, s task.Sample) ([]int32, error) {
 	switch {
 	case !t.Chat():
@@ -123,7 +122,7 @@ func (e *evaluation) sampler(t task.Task, seed uint64) sampler {
 	return e.model.sampler(&f)
 }
 
-// untilStop cuts an answer off where the model has ended it.
+// untilStop returns an answer up to its first end token.
 func (e *evaluation) untilStop(ids []int32) []int32 {
 	if end := slices.IndexFunc(ids, func(id int32) bool { return slices.Contains(e.stops, id) }); end >= 0 {
 		return ids[:end]

@@ -11,7 +11,7 @@ import (
 // makeTasks makes every task with every seed.
 func (e *evaluation) makeTasks() error {
 	count := func(text string) int {
-		ids, _ := e.model.Encode(text) // fails without a tokenizer only, which stops has found out
+		ids, _ := e.model.Encode(text) // fails without a tokenizer only, which stops has checked
 		return len(ids)
 	}
 	for _, spec := range e.Task {
@@ -20,7 +20,7 @@ func (e *evaluation) makeTasks() error {
 			switch {
 			case err != nil && e.Data == nil && e.Exemplars == nil:
 				return usagef("--task: %w", err)
-			case err != nil: // the files are what is wrong
+			case err != nil: // of the files, not of the flags
 				return err
 			}
 			key := taskSeed{t.Name(), seed}
@@ -64,8 +64,8 @@ func (e *evaluation) checkJobs() error {
 	return nil
 }
 
-// jobs lists all samples. The first sample of all cells comes first, then the
-// second, so that at any time all cells have about as many.
+// jobs lists all samples: the first sample of every cell, then the second, and so on, so
+// that at any time all cells have about the same number of answers.
 func (e *evaluation) jobs() []eval.Job {
 	var jobs []eval.Job
 	for seed := range e.seeds() {
@@ -83,14 +83,14 @@ func (e *evaluation) jobs() []eval.Job {
 	return jobs
 }
 
-// shape is what a sample of a cell takes, judged by the first one.
+// shape is the cost of a cell's samples, estimated from the first one.
 type shape struct {
 	cost   float64 // operations
 	memory int64   // bytes
 }
 
-// firstShapes looks at the first sample of every cell, so that what cannot run is an
-// error before anything has run.
+// firstShapes checks the first sample of every cell, so that a cell that cannot run is an
+// error before anything runs.
 func (e *evaluation) firstShapes() (map[eval.Cell]shape, error) {
 	out := map[eval.Cell]shape{}
 	for _, name := range e.tasks {

@@ -18,7 +18,7 @@ func (l *settingLists) product(line *kong.Context, methods []string, refreshes i
 	used := map[string]bool{}
 	for _, method := range methods {
 		p := product{line: line, method: method, made: []oneSetting{{}}, used: used}
-		// The schedule comes first: others apply to some schedules only.
+		// The schedule comes first, because other flags apply to some schedules only.
 		times(&p, "schedule", l.Schedule, func(s *oneSetting, v *string) { s.Schedule = v })
 		times(&p, "sparsity", l.Sparsity, func(s *oneSetting, v *float64) { s.Sparsity = v })
 		times(&p, "group-size", l.GroupSize, func(s *oneSetting, v *int) { s.GroupSize = v })
@@ -50,19 +50,19 @@ func (l *settingLists) product(line *kong.Context, methods []string, refreshes i
 	return out, nil
 }
 
-// product is a product of lists of settings in the making, for one method.
+// product is a partial product of lists of settings, for one method.
 type product struct {
 	line   *kong.Context
 	method string
 	made   []oneSetting
-	used   map[string]bool // flags that have applied to something
+	used   map[string]bool // flags that apply to some setting
 	err    error
 }
 
 // maxSettings bounds the rows of a method.
 const maxSettings = 1000
 
-// times multiplies what was made by the values of a flag, where it applies.
+// times multiplies the settings to which a flag applies by the flag's values.
 func times[T any](p *product, flag string, values []T, set func(*oneSetting, *T)) {
 	at := slices.IndexFunc(p.line.Flags(), func(f *kong.Flag) bool { return f.Name == flag })
 	f := p.line.Flags()[at]

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/eval"
 )
 
-// progressBar shows how far an evaluation is: a bar on a terminal, else a line now
-// and then, the first after the time between two lines.
+// progressBar shows the progress of an evaluation: a bar on a terminal, else a line each
+// lineInterval.
 type progressBar struct {
 	*screen
 	drawn time.Time
@@ -27,7 +27,7 @@ func newProgressBar(w io.Writer) *progressBar {
 // barInterval is the least time between two drawings of a bar.
 const barInterval = 100 * time.Millisecond
 
-// lineInterval is the least time between two lines. Tests have no minutes.
+// lineInterval is the least time between two lines. Tests shorten it.
 var lineInterval = time.Minute
 
 func (b *progressBar) show(p eval.Progress) {

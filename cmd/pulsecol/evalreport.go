@@ -48,7 +48,7 @@ func (e *evaluation) checkOutputs(std stdio) error {
 func checkFile(flag, path string, std stdio) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // it is new, or opening it says more
+		return nil // it is new, or opening it gives the error
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("--%s %s: is not a regular file", flag, path)
@@ -76,8 +76,8 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// report prints the table or its cells, and then writes what else was asked for. An
-// error in one of them does not keep the others back.
+// report prints the table or its cells, and then writes the other outputs. An error in one
+// output does not prevent the others.
 func (e *evaluation) report(w io.Writer, records []eval.Record) error {
 	table := eval.NewTable(e.tasks, e.methods, records)
 	errs := []error{e.print(w, table, ""), e.writeCompletions(records)}
@@ -88,8 +88,8 @@ func (e *evaluation) report(w io.Writer, records []eval.Record) error {
 	return errors.Join(errs...)
 }
 
-// reportPartial prints and writes what there is of a run that did not come to its
-// end, and where the rest comes from. Pictures are of whole runs alone.
+// reportPartial prints and writes the results of an interrupted run, and how to continue
+// it. It draws no pictures.
 func (e *evaluation) reportPartial(std stdio, records []eval.Record, total int) {
 	if len(records) == 0 {
 		return
@@ -108,8 +108,8 @@ func (e *evaluation) reportPartial(std stdio, records []eval.Record, total int) 
 	}
 }
 
-// print prints the table or its cells. partial says how many samples there are of
-// how many; "" if all.
+// print prints the table or its cells. partial is a note on how many samples are answered;
+// "" if all are.
 func (e *evaluation) print(w io.Writer, table *eval.Table, partial string) error {
 	if e.JSON {
 		for _, s := range table.Summaries() {
@@ -128,7 +128,7 @@ func (e *evaluation) print(w io.Writer, table *eval.Table, partial string) error
 	return table.WriteMarkdown(w)
 }
 
-// writeCompletions writes answers as the official checker of HumanEval reads them.
+// writeCompletions writes answers in the format of HumanEval's official checker.
 func (e *evaluation) writeCompletions(records []eval.Record) error {
 	if e.Completions == nil {
 		return nil

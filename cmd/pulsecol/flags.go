@@ -11,9 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Flags that zero would be a value of are pointers: nil is "not given". The
-// tags model, method and schedule on a flag name those it applies to; without
-// the tag it applies to all.
+// Flags for which zero is a valid value are pointers: nil is "not given". The tags model,
+// method and schedule of a flag list the words to which it applies; without the tag it
+// applies to all.
 
 // checkApplies reports every given flag whose tag lists none of the words of have.
 func checkApplies(line *kong.Context, tag, have, description string) error {
@@ -29,8 +29,8 @@ func checkApplies(line *kong.Context, tag, have, description string) error {
 	return errors.Join(errs...)
 }
 
-// checkLists reports a given flag whose list is empty: the parser takes "--flag="
-// for a list of nothing.
+// checkLists reports a given flag whose list is empty: the parser reads "--flag=" as an
+// empty list.
 func checkLists(line *kong.Context) error {
 	for _, p := range line.Path {
 		if f := p.Flag; f != nil && f.Value.Target.Kind() == reflect.Slice && f.Value.Target.Len() == 0 {
@@ -46,8 +46,8 @@ func applies(f *kong.Flag, tag, have string) bool {
 	return len(only) == 0 || slices.ContainsFunc(strings.Fields(have), func(word string) bool { return slices.Contains(only, word) })
 }
 
-// The most that flags take whose values no model bounds. All are above what can be
-// run; what they keep out would overflow, or never end.
+// Upper limits of flags that no model limits. They are above practical runs; larger values
+// would overflow or never end.
 const (
 	maxTokens    = 1 << 20 // of a group, a block or a window
 	maxBatch     = 1 << 16
@@ -71,14 +71,14 @@ func (b *bounds) between(least, most int, flag string, v *int) {
 	}
 }
 
-// interval wants a number in [least, most].
+// interval requires a number in [least, most].
 func (b *bounds) interval(least, most float64, flag string, v *float64) {
 	if v != nil && !(*v >= least && *v <= most) {
 		b.errs = append(b.errs, usagef("--%s %v: want %g to %g", flag, *v, least, most))
 	}
 }
 
-// notEmpty wants text in the flags for text that were given.
+// notEmpty requires text in the given flags for text.
 func (b *bounds) notEmpty(line *kong.Context) {
 	for _, p := range line.Path {
 		if p.Flag == nil {
@@ -90,7 +90,7 @@ func (b *bounds) notEmpty(line *kong.Context) {
 	}
 }
 
-// share wants a number in [0, 1), above0 in (0, 1].
+// share requires a number in [0, 1), or with above0 in (0, 1].
 func (b *bounds) share(above0 bool, flag string, v *float64) {
 	switch {
 	case v == nil:
@@ -101,7 +101,7 @@ func (b *bounds) share(above0 bool, flag string, v *float64) {
 	}
 }
 
-// inside wants a number in (low, high).
+// inside requires a number in (low, high).
 func (b *bounds) inside(low, high float64, flag string, v *float64) {
 	if v != nil && !(*v > low && *v < high) {
 		b.errs = append(b.errs, usagef("--%s %v: want above %g, below %g", flag, *v, low, high))

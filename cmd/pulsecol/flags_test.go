@@ -24,7 +24,7 @@ func leaves(t testing.TB) []*kong.Node {
 	return parser.Model.Leaves(false)
 }
 
-// stopped makes commands stop where their work would begin, as an interrupt does.
+// stopped makes commands stop before their work, as after an interrupt.
 func stopped(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func numeric(f *kong.Flag) bool {
 // extremes are numbers that few flags take.
 var extremes = []string{"", "-1", "0", "9223372036854775807", "99999999999999999999", "1e300", "-1e300", "NaN", "Inf", "-Inf", "5e-324"}
 
-// taken lists the extremes that flags take on purpose.
+// taken lists the extremes that flags accept.
 var taken = map[string][]string{
 	"seed":       {"0", "9223372036854775807"},
 	"random-ids": {"0"},
@@ -55,7 +55,7 @@ var taken = map[string][]string{
 	"head":       {"0"},
 	"top-k":      {"0", "9223372036854775807"}, // all tokens, as in the published code
 
-	// Any number of a range, and what it says is meant.
+	// Flags whose range includes the value.
 	"sparsity":    {"0", "5e-324"},
 	"skip":        {"0", "5e-324"},
 	"shared":      {"0", "5e-324"},
@@ -74,7 +74,7 @@ var taken = map[string][]string{
 	"bench kernel/sparsity": {"0"},      // whole hundredths
 }
 
-// inapplicable lists flags that commands share with others and never take.
+// inapplicable lists flags that commands share with others and never use.
 var inapplicable = map[string]bool{
 	"inspect/drift": true, "bench step/drift": true,
 	"bench step/eta": true, "bench step/refreshes": true, "bench step/skip": true,
@@ -128,9 +128,8 @@ func base(t *testing.T, command string, f *kong.Flag) []string {
 	return args
 }
 
-// TestExtremeNumbers gives every numeric flag of every command numbers that make
-// little sense. None panics, hangs, takes much memory or is ignored: an error names
-// the flag and what it takes.
+// TestExtremeNumbers gives every numeric flag of every command extreme numbers. None panics,
+// hangs, takes much memory or is ignored: an error names the flag and its range.
 func TestExtremeNumbers(t *testing.T) {
 	stopped(t)
 	values := extremes

@@ -12,8 +12,8 @@ import (
 
 // FuzzCommandLine gives commands lists of arguments, one a line. None panics, and
 // the exit status is one of those documented. The work of a command does not begin.
-// A command takes long to open its model: -fuzzminimizetime=1x leaves the time to new
-// lists.
+// A command takes long to open its model: with -fuzzminimizetime=1x most of the time goes
+// into new lists.
 func FuzzCommandLine(f *testing.F) {
 	stopped(f)
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -47,8 +47,7 @@ func FuzzCommandLine(f *testing.F) {
 	})
 }
 
-// randomArguments returns some flags of a command with values that may or may not
-// suit them.
+// randomArguments returns some flags of a command with valid or invalid values.
 func randomArguments(rng *rand.Rand, node *kong.Node) string {
 	var flags []*kong.Flag
 	for _, group := range node.AllFlags(true) {

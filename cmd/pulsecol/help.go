@@ -25,7 +25,7 @@ func (c *helpCmd) Run(line *kong.Context) error {
 	return described.PrintUsage(false)
 }
 
-// printUsage writes what the command says without arguments.
+// printUsage writes the output of the command without arguments.
 func printUsage(w io.Writer, app *kong.Application) error {
 	fmt.Fprintf(w, "usage: %s COMMAND [flags]\n\n", app.Name)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -111,8 +111,7 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	return errors.Join(printed, c.draw(&i, in))
 }
 
-// prepare returns what observes the generation from prompt, after checking all
-// that can be checked before it.
+// prepare checks the flags and returns the observer of the generation from prompt.
 func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong.Context) (*inspector, error) {
 	methods, err := c.methods(m, s, line)
 	if err != nil {
@@ -139,7 +138,7 @@ func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong
 
 // methods returns all methods as the flags set them up.
 func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*inspected, error) {
-	// Two schedules are in use: the one asked for, and SparseD's.
+	// Two schedules are in use: that of --schedule, and SparseD's.
 	schedule := or(c.Methods.Schedule, "uniform")
 	if err := checkApplies(line, "schedule", schedule+" skip", "--schedule "+schedule); err != nil {
 		return nil, err
@@ -189,7 +188,8 @@ type shown struct {
 	step, layer, head int
 }
 
-// shown returns what the flags ask for in a generation of at most total steps.
+// shown returns the step, layer, head and method to draw in a generation of at most total
+// steps.
 func (c *inspectCmd) shown(m *openModel, methods []*inspected, total int) (*shown, error) {
 	a := m.config()
 	name := or(c.Shown, "pulsecol")

@@ -19,8 +19,8 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// recorder keeps the tables that a method has in its own generation, after its
-// first choice of keys.
+// recorder keeps the tables of a method in its own generation, after its first selection
+// of keys.
 type recorder struct {
 	step   int
 	tables []*columns.Table // by layer
@@ -35,9 +35,9 @@ func (r *recorder) Observe(o pulsecol.Observation) {
 	}
 }
 
-// TestInspectedTables: the keys that inspect holds to the attention are those that
-// the method keeps in a generation of its own. Up to the first choice that is full
-// attention too, so queries and keys are the same.
+// TestInspectedTables: the keys that inspect compares with the attention are those that the
+// method keeps in its own generation. Both generations are full attention up to the first
+// selection, so queries and keys are the same.
 func TestInspectedTables(t *testing.T) {
 	for _, kind := range []string{"llada", "dream"} {
 		dir := golden.Dir(t, kind)
@@ -68,7 +68,7 @@ func TestInspectedTables(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				in.stop = cancel
 				_, err := s.generate(ctx, prompt, pulsecol.Config{Device: pulsecol.CPU, Observer: in}, func(p models.Progress) {
-					if p.Step == own.step { // the tables are those of the first choice
+					if p.Step == own.step { // the tables are those of the first selection
 						cancel()
 					}
 				})
@@ -147,7 +147,7 @@ func TestInspectOrder(t *testing.T) {
 	}
 }
 
-// TestInspectNaN: a model without sense is an error, and not a table of NaN.
+// TestInspectNaN: NaN in the attention is an error, not a table of NaN.
 func TestInspectNaN(t *testing.T) {
 	m := inspected{steps: []stepSummary{{Step: 2}}}
 	o := pulsecol.Observation{Layer: 1, Step: 2}

@@ -29,8 +29,8 @@ type inspection struct {
 	title string // of the model, in pictures
 }
 
-// methodSummary is what came out for one method. Means are over the steps for
-// which it has chosen keys.
+// methodSummary is the result of one method. Means are over the steps for which it has
+// selected keys.
 type methodSummary struct {
 	Method       string  `json:"method"`
 	Pattern      string  `json:"pattern"`
@@ -45,7 +45,7 @@ type methodSummary struct {
 
 // measures are means over heads and steps, of one layer or of all.
 type measures struct {
-	Recall  *float64 `json:"recall"` // null if no keys were ever chosen
+	Recall  *float64 `json:"recall"` // null if no keys were selected
 	Mass    *float64 `json:"mass"`
 	Density *float64 `json:"density"`
 	Churn   *float64 `json:"churn"` // null with less than two refreshes
@@ -55,7 +55,7 @@ type measures struct {
 // stepSummary is the fidelity in one step.
 type stepSummary struct {
 	Step   int         `json:"step"`
-	Mode   string      `json:"mode"`   // dense until keys are chosen, then refresh or reuse
+	Mode   string      `json:"mode"`   // dense until keys are selected, then refresh or reuse
 	Recall [][]float32 `json:"recall"` // [layers][heads]; null in a dense step
 	Mass   [][]float32 `json:"mass"`
 }
@@ -91,7 +91,7 @@ func known(x float64) *float64 {
 	return &x
 }
 
-// summary is what has come out for the method.
+// summary returns the results of the method.
 func (m *inspected) summary() methodSummary {
 	s := methodSummary{
 		Method: m.method, Pattern: m.Pattern.String(), Sparsity: m.Sparsity, GroupSize: m.groupSize(),

@@ -11,29 +11,28 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// inspector observes a generation under full attention. At every step and layer
-// it brings each method's column table up to date, from the scores of the step in
-// which the method would have chosen them, and holds it to the attention that the
-// layer pays in this step.
+// inspector observes a generation under full attention. At every step and layer it updates
+// each method's column table, from the scores of the step in which the method selects keys,
+// and compares the table with the attention of the current step.
 //
-// All methods are so judged on the same queries and keys. In a generation of
-// their own, each would have others: those of its own tokens, so that a method
-// that loses the thread would be judged on how well it attends to its own errors.
+// So all methods are compared on the same queries and keys. In separate generations the
+// tokens would differ between methods, and a method with wrong tokens would be measured on
+// the attention to these.
 type inspector struct {
 	methods []*inspected
 	layers  int
 	from    int          // first query that counts
 	shown   *shown       // nil = nothing
-	seen    *inspect.Map // of what is shown, once its step has come
+	seen    *inspect.Map // of shown; nil before its step
 	err     error
 	stop    func() // ends the generation, after an error
 }
 
-// inspected is a method and what is known of it.
+// inspected is a method and its measurements.
 type inspected struct {
 	attention
 	selection *selectionGraph
-	tables    []*columns.Table // by layer; nil before the first choice
+	tables    []*columns.Table // by layer; nil before the first selection
 	refreshes []int
 	steps     []stepSummary
 	density   [][]float64 // by layer, in every step with a table
@@ -51,9 +50,8 @@ func (in *inspector) Observe(o pulsecol.Observation) {
 	}
 }
 
-// firstRow leaves the first batch row of an observation, which has no padding.
-// There is another one with classifier-free guidance, for the sequence without its
-// prompt.
+// firstRow returns the first batch row of an observation, which has no padding. With
+// classifier-free guidance there is a second row, the sequence without its prompt.
 func firstRow(o pulsecol.Observation) pulsecol.Observation {
 	o.Q, o.K = o.Q[:len(o.Q)/o.Batch], o.K[:len(o.K)/o.Batch]
 	o.Batch = 1
@@ -85,8 +83,7 @@ func (in *inspector) look(o pulsecol.Observation) error {
 	return nil
 }
 
-// update makes a new table for the layer of o if the method has one chosen in
-// this step.
+// update makes a new table for the layer of o if the method selects keys in this step.
 func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 	if m.tables == nil {
 		m.tables = make([]*columns.Table, layers)
@@ -122,7 +119,7 @@ func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 	return nil
 }
 
-// mode is what the step would be under the method, as in a controller.
+// mode returns the mode of the step under the method, as in a controller.
 func (m *inspected) mode(o pulsecol.Observation) pulsecol.Mode {
 	if m.Schedule == nil {
 		return pulsecol.Reuse
@@ -134,7 +131,7 @@ func (m *inspected) mode(o pulsecol.Observation) pulsecol.Mode {
 	return mode
 }
 
-// firstChoice is the first step of total for which the method has keys.
+// firstChoice is the first of total steps for which the method has keys.
 func (m *inspected) firstChoice(total int) int {
 	first := 1
 	for m.Schedule != nil && first < total && m.Schedule.Mode(first, total) == pulsecol.Dense {
@@ -215,7 +212,7 @@ func (c *selectionGraph) columnsOf(o pulsecol.Observation) (*columns.Table, erro
 	return &columns.Table{Heads: t.Heads, Len: t.Len, Group: t.Group, Bits: t.Bits}, nil
 }
 
-// close frees what the methods hold.
+// close frees the machines of the methods.
 func (in *inspector) close() {
 	for _, m := range in.methods {
 		if m.selection != nil {
@@ -224,7 +221,7 @@ func (in *inspector) close() {
 	}
 }
 
-// caption says what attention.png shows.
+// caption describes attention.png.
 func (in *inspector) caption(i *inspection) inspect.Caption {
 	w, m := in.shown, in.shown.method
 	chosen := "the same in every step"
@@ -245,8 +242,8 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 	}
 }
 
-// describePattern says what the method keeps: "columns for groups of 32 queries,
-// sparsity 0.8".
+// describePattern describes the keys that the method keeps: "columns for groups of 32
+// queries, sparsity 0.8".
 func (m *inspected) describePattern() string {
 	text := m.Pattern.String()
 	if size := m.groupSize(); size != nil {

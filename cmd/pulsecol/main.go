@@ -104,14 +104,13 @@ func run(args []string, std stdio) (status int) {
 	return status
 }
 
-// report says what went wrong, in one line.
+// report prints an error in one line.
 func report(w io.Writer, err error) {
 	text := strings.TrimPrefix(err.Error(), "pulsecol: ")
 	fmt.Fprintf(w, "pulsecol: %s\n", strings.ReplaceAll(text, "\n", "; "))
 }
 
-// exited is what the parser panics with where it has done what --help or --version
-// asks for.
+// exited is the value with which the parser panics after --help or --version.
 type exited int
 
 func execute(args []string, std stdio) error {
@@ -144,13 +143,12 @@ func flagVars() kong.Vars {
 	return kong.Vars{"version": version(), "methods": methods, "tasks": strings.Join(task.Names(), ", ")}
 }
 
-// background is what the contexts of commands derive from. It ends in tests of the
-// flags alone.
+// background is the parent of the commands' contexts. Only tests of flags cancel it.
 var background = context.Background()
 
-// untilInterrupted returns a context that ends with the first interrupt, so that a
-// command can say what it has got. A second one ends the process at once, as the
-// first does in commands that wait for input.
+// untilInterrupted returns a context that ends with the first interrupt, so that a command
+// can print its results so far. A second one ends the process at once, as the first does in
+// commands that wait for input.
 func untilInterrupted() (ctx context.Context, stop func()) {
 	ctx, stop = signal.NotifyContext(background, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -167,8 +165,8 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// joinNegative turns "--flag -1" into "--flag=-1": the parser would take the
-// number for a flag, and its error would not name the range.
+// joinNegative turns "--flag -1" into "--flag=-1": the parser would read the number as a
+// flag, and its error would not name the range.
 func joinNegative(args []string) []string {
 	var out []string
 	for i, a := range args {

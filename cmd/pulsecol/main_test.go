@@ -19,12 +19,12 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"pulsecol": main,
-		// The command, which says how far it is after every sample.
+		// The command with a line of progress after every sample.
 		"pulsecol-progress": func() {
 			lineInterval = 0
 			main()
 		},
-		// The command, and then the most memory that it ever had.
+		// The command, and then its peak memory.
 		"pulsecol-peak": func() {
 			status := run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
 			fmt.Fprintf(os.Stderr, "peak %d\n", procStatus("VmHWM"))
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/script: what a user types, and what comes out.
+// TestScripts runs testdata/script: command lines and their output.
 func TestScripts(t *testing.T) {
 	if raceEnabled {
 		t.Skip("starts many processes, which is slow with the race detector; the other tests run in this one")
@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DREAM", filepath.Join(data, "dream"))
 			small, err := filepath.Abs("../../internal/tinymodel/llada")
 			env.Setenv("SMALL", small)
-			// In the cuda build the command may find CUDA's libraries by this alone.
+			// In the cuda build the command may need it to find CUDA's libraries.
 			env.Setenv("LD_LIBRARY_PATH", os.Getenv("LD_LIBRARY_PATH"))
 			return err
 		},

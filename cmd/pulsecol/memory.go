@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// limitGarbage is called between opening a model and a run that will hold data
-// bytes. It gives back what reading the model has left, and sets how much garbage
-// may pile up before it is collected, which it returns: a twentieth of what is
-// alive. Go's default, as much again, would double the peak.
+// limitGarbage is called between opening a model and a run that will hold data bytes. It
+// returns the garbage of opening the model to the system, and limits garbage to a twentieth
+// of the live memory, which is the result in bytes. Go's default, as much garbage as live
+// memory, would double the peak.
 func limitGarbage(data int64) int64 {
-	const least = 2 << 20 // less would have small models collect at every step
+	const least = 2 << 20 // with less, small models would collect garbage in every step
 	debug.FreeOSMemory()
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
@@ -24,7 +24,7 @@ func limitGarbage(data int64) int64 {
 	return garbage
 }
 
-// memoryPrediction is what a run takes, in bytes.
+// memoryPrediction is the memory of a run, in bytes.
 type memoryPrediction struct {
 	Batch     int    `json:"batch"`
 	Length    int    `json:"length"`
@@ -36,14 +36,14 @@ type memoryPrediction struct {
 	Program   int64  `json:"program_bytes"` // all the rest
 	Peak      int64  `json:"peak_bytes"`
 
-	// Of random weights, which share memory, in the place of a checkpoint's.
+	// Of random weights, which share memory, instead of a checkpoint's.
 	RandomWeights int64 `json:"random_weights_bytes,omitempty"`
 	RandomPeak    int64 `json:"random_peak_bytes,omitempty"`
 
 	GPU *gpuMemory `json:"gpu,omitempty"` // of a run on a GPU; the rest is then the host's memory
 }
 
-// gpuMemory is what a run takes on a GPU, in bytes.
+// gpuMemory is the memory of a run on a GPU, in bytes.
 type gpuMemory struct {
 	Weights     int64 `json:"weights_bytes"`
 	Columns     int64 `json:"columns_bytes"`
@@ -53,8 +53,8 @@ type gpuMemory struct {
 	Total       int64 `json:"total_bytes"`
 }
 
-// predictMemory returns the memory that a run of a batch of sequences, each with
-// length tokens in all, takes in this process, in which the model has been opened.
+// predictMemory returns the memory of this process, which has opened the model, in a run
+// of a batch of sequences with length tokens each.
 // loaded says that the weights are in memory already.
 func predictMemory(s sampler, att attention, batch, length int, loaded bool) (memoryPrediction, error) {
 	mem, err := s.memory(batch, length-s.newTokens(), att.Config)
@@ -92,8 +92,8 @@ const (
 // systems, and not read into memory when a model is opened.
 var mapped = !slices.Contains([]string{"windows", "plan9", "js", "wasip1"}, runtime.GOOS)
 
-// residentMemory is the memory of this process, in bytes, as the system counts
-// it on Linux, and elsewhere what the Go runtime has taken.
+// residentMemory is the memory of this process in bytes: the resident set on Linux,
+// elsewhere the memory of the Go runtime.
 func residentMemory() int64 {
 	if n := procStatus("VmRSS"); n > 0 {
 		return n
@@ -103,7 +103,7 @@ func residentMemory() int64 {
 	return int64(s.Sys - s.HeapReleased)
 }
 
-// procStatus returns a size out of Linux's /proc/self/status, in bytes, or 0.
+// procStatus returns a size of Linux's /proc/self/status, in bytes, or 0.
 func procStatus(field string) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -74,8 +74,8 @@ func TestMemoryPredictionIsWithinTenPercent(t *testing.T) {
 	}
 }
 
-// TestRandomWeightsPredictTheCheckpoint: for a shape without a checkpoint info says what
-// the checkpoint would take.
+// TestRandomWeightsPredictTheCheckpoint: for a shape without a checkpoint info predicts the
+// memory of a run with the checkpoint.
 func TestRandomWeightsPredictTheCheckpoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes a model of 150 MB")
@@ -104,8 +104,8 @@ func TestRandomWeightsPredictTheCheckpoint(t *testing.T) {
 	}
 }
 
-// peak runs the command in a process of its own, returns its output and sets most
-// to the most memory that it had.
+// peak runs the command in a process of its own, returns its output and sets most to its
+// peak memory.
 func peak(t *testing.T, most *int64, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command("pulsecol-peak", args...)

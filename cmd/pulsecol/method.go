@@ -31,8 +31,8 @@ type attentionFlags struct {
 // methods lists the names that --method takes.
 const methods = "full,pulsecol,sparsed,window,streaming,block-pr,column-ss"
 
-// settings are the flags that set up a method. F, I and S are what a flag for
-// numbers, whole numbers and names holds: one of them, or a list.
+// settings are the flags that configure a method. F, I and S are the types of flags for
+// numbers, integers and names: one value, or a list.
 type settings[F, I, S any] struct {
 	Sparsity  F `group:"Attention" method:"pulsecol sparsed block-pr column-ss" placeholder:"SHARE" help:"Share of query-key pairs to drop, at least 0, below 1. Default: 0.8; sparsed 0.7."`
 	GroupSize I `group:"Attention" method:"pulsecol block-pr column-ss" placeholder:"N" help:"Consecutive queries that share their keys. Default: 32."`
@@ -83,7 +83,7 @@ func (a *attention) groupSize() *int {
 	return nil
 }
 
-// sparse says whether a flag was given that is about sparse attention only.
+// sparse reports whether a flag was given that applies to sparse attention only.
 func (f *attentionFlags) sparse() bool {
 	return f.Sparsity != nil || f.GroupSize != nil || f.Eta != nil || f.Refreshes != nil || f.Schedule != nil
 }
@@ -116,11 +116,11 @@ func (f *methodFlags) resolve(m *openModel, tokens int, seed uint64, line *kong.
 	if err != nil {
 		return attention{}, err
 	}
-	att.Precision = ctl.PrecisionFor(m.config().HeadDim) // reports say which it is
+	att.Precision = ctl.PrecisionFor(m.config().HeadDim) // not AutoPrecision, for reports
 	return att, ctl.Close()
 }
 
-// attention returns a method as the flags set it up for m.
+// attention returns a method as the flags configure it for m.
 func (f *attentionFlags) attention(method string, m *openModel, seed uint64) (attention, error) {
 	if err := f.validate(); err != nil {
 		return attention{}, err
@@ -159,8 +159,8 @@ func (f *oneSetting) scheduleOf(method string) string {
 	return ""
 }
 
-// of returns a method with what applies to it, defaults filled in. refreshes is
-// the default of the model.
+// of returns a method with the settings that apply to it, defaults filled in. refreshes is
+// the model's default.
 func (f *oneSetting) of(method string, refreshes int) eval.Method {
 	m := eval.Method{Name: method, Schedule: f.scheduleOf(method)}
 	switch method {
@@ -186,7 +186,8 @@ func (f *oneSetting) of(method string, refreshes int) eval.Method {
 	return m
 }
 
-// attentionConfig is what m asks of the library. seed is that of the generation.
+// attentionConfig returns the library's configuration for m. seed is that of the
+// generation.
 func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulsecol.Config {
 	c := pulsecol.Config{Sparsity: m.Sparsity, GroupSize: m.GroupSize, Device: device}
 	switch m.Name {
@@ -211,7 +212,7 @@ func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulseco
 	case "adaptive":
 		c.Schedule = pulsecol.Adaptive{Eta: m.Eta, Refreshes: m.Refreshes, Threshold: m.Drift}
 	case "skip":
-		// A zero Fraction would be the default; this one rounds to no step.
+		// A Fraction of 0 means the default; this one rounds to no step.
 		c.Schedule = pulsecol.Skip{Fraction: max(m.Skip, math.SmallestNonzeroFloat64)}
 	case "always":
 		c.Schedule = pulsecol.Always{}
@@ -221,7 +222,7 @@ func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulseco
 	return c
 }
 
-// describe says how the steps of a generation went: "refreshed at 1 2 3, reused
+// describe summarises the steps of a generation: "refreshed at 1 2 3, reused
 // 13 (20 % of pairs)".
 func (a *attention) describe(s pulsecol.Stats) string {
 	var parts []string

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
-// model is what the commands need of a model of either type.
+// model has the methods of both model types that the commands use.
 type model interface {
 	Encode(text string) ([]int32, error)
 	Decode(ids []int32) (string, error)
@@ -29,7 +29,7 @@ type model interface {
 
 	kind() string // the model_type of its config.json
 	config() architecture
-	refreshes() int // of a generation, as the paper chose them for the model
+	refreshes() int // of a generation; the paper's number for the model
 	parameters() int64
 	endOfTurn() string // the token that ends an answer in a conversation
 	sampler(f *samplerFlags) sampler
@@ -96,13 +96,13 @@ func (m *openModel) stops() ([]int32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
-	if len(ids) == 1 { // else it is text to this tokenizer
+	if len(ids) == 1 { // else the tokenizer has no such token
 		stops = append(stops, ids[0])
 	}
 	return stops, nil
 }
 
-// modelFlag is the flags that all commands have.
+// modelFlag are the flags of all commands that open a model.
 type modelFlag struct {
 	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files; or the name ORG/NAME[@REVISION] of a model in the HuggingFace cache, where hf download puts it. Default: a small model in the program."`
 	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
@@ -113,7 +113,7 @@ type modelFlag struct {
 	Shape         *string `placeholder:"NAME" xor:"model" enum:"llada-8b,dream-7b" help:"With --random-weights: the published configuration of LLaDA-8B or of Dream-7B, for up to 131072 tokens."`
 }
 
-// open opens the model directory, or the embedded model if none was named.
+// open opens the model directory, or the embedded model if none is given.
 func (f *modelFlag) open() (*openModel, error) {
 	if f.RandomWeights || f.Shape != nil {
 		return f.openRandom()
@@ -143,8 +143,8 @@ func (f *modelFlag) open() (*openModel, error) {
 	return nil, errModelType(dir, kind)
 }
 
-// randomContext is the tokens that models of --shape take: the most that the GPU's
-// operators do.
+// randomContext is the context of models of --shape, in tokens: the limit of the GPU's
+// operators.
 const randomContext = 131072
 
 // openRandom makes a model with random weights.
@@ -187,12 +187,12 @@ func (f *modelFlag) openRandom() (*openModel, error) {
 	return nil, errModelType(name, kind)
 }
 
-// errModelType says that a directory's model is of an unknown type.
+// errModelType returns the error for a directory with a model of an unknown type.
 func errModelType(dir, kind string) error {
 	return fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
 }
 
-// openSmall opens a model of the program itself.
+// openSmall opens an embedded model.
 func (f *modelFlag) openSmall() (*openModel, error) {
 	var m model
 	files, weights := f.small()

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// outcome is what a generation came to.
+// outcome is the result of a generation.
 type outcome struct {
 	*models.Result
 	output      []int32 // without the prompt, or with --infill the whole text
@@ -41,8 +41,8 @@ func (o *outcome) untilStop(stops []int32) []int32 {
 	return o.output
 }
 
-// runGeneration generates from one prompt, and shows how far it is on the standard
-// error. An interrupted generation is no error.
+// runGeneration generates from one prompt and shows progress on the standard error. An
+// interrupted generation is no error.
 func runGeneration(std stdio, open *modelFlag, m *openModel, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
 	mem, err := s.memory(1, len(prompt), att.Config)
 	if err != nil {
@@ -76,7 +76,7 @@ func checkLength(m *openModel, promptTokens, newTokens int) error {
 	return nil
 }
 
-// generation is what generate --json prints.
+// generation is the output of generate --json.
 type generation struct {
 	Model        string         `json:"model"`
 	ModelType    string         `json:"model_type"`
@@ -99,7 +99,7 @@ type generation struct {
 	Interrupted  bool           `json:"interrupted"`
 }
 
-// describe returns what generate --json prints.
+// describe returns the output of generate --json.
 func describe(m *openModel, att attention, seed uint64, out outcome) (generation, error) {
 	text, err := m.Decode(out.output)
 	if err != nil && !errors.Is(err, models.ErrNoTokenizer) {
@@ -118,7 +118,7 @@ func describe(m *openModel, att attention, seed uint64, out outcome) (generation
 	return g, nil
 }
 
-// answerText returns the output for people.
+// answerText returns the output as text.
 func answerText(m *openModel, out outcome) (string, error) {
 	text, err := m.Decode(out.output)
 	switch {
@@ -132,7 +132,7 @@ func answerText(m *openModel, out outcome) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// printRun says what a generation took, of one sequence or of several at once.
+// printRun prints time and steps of a generation of one sequence or several.
 func printRun(w io.Writer, m *openModel, att attention, outs ...outcome) {
 	rate := 0.0
 	for _, out := range outs {

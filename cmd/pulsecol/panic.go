@@ -11,8 +11,8 @@ import (
 // debugVariable is the environment variable that shows the stack of a panic.
 const debugVariable = "PULSECOL_DEBUG"
 
-// reportPanic says in one line that the program itself is wrong, and where if
-// debugVariable is set. It is called while the stack is that of the panic.
+// reportPanic prints a line for an error of the program itself, and the stack if
+// debugVariable is set. It is called by a deferred function, on the stack of the panic.
 func reportPanic(w io.Writer, cause any) {
 	text := strings.Join(strings.Fields(fmt.Sprint(cause)), " ")
 	if os.Getenv(debugVariable) != "" {

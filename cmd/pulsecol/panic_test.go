@@ -11,7 +11,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { panic("index out of range\n[3]") }
 
-// TestPanicIsAFailure: 2 is the status of wrong usage, which a panic is not.
+// TestPanicIsAFailure: the status after a panic is that of a failure, not Go's 2, which
+// stands for wrong usage.
 func TestPanicIsAFailure(t *testing.T) {
 	for _, c := range []struct {
 		debug string

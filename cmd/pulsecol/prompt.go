@@ -25,7 +25,7 @@ type promptFlags struct {
 type prompt struct {
 	ids      []int32
 	question string // the small model's own question, if it was asked
-	text     string // the user's, if it was a text
+	text     string // of the user; "" if token ids were given
 }
 
 // read returns the prompt for m.
@@ -92,8 +92,8 @@ func (f *promptFlags) take(text *string) error {
 	return nil
 }
 
-// asQuestion puts text into the form that the small model was trained on, unless
-// it has that form.
+// asQuestion converts text to the form that the small model was trained on, unless it
+// has that form.
 func asQuestion(text string) string {
 	const end = "\nA:"
 	if strings.HasSuffix(text, end) {
@@ -106,7 +106,7 @@ func (f *promptFlags) given() bool {
 	return f.Prompt != nil || f.PromptFile != nil || f.PromptIDs != nil || f.RandomIDs != nil
 }
 
-// check reports flags that do not go together; given says whether there is a prompt.
+// check reports flags that exclude each other; given says whether there is a prompt.
 func (f *promptFlags) check(m *openModel, given bool) error {
 	switch {
 	case !given && !m.embedded:
@@ -129,10 +129,10 @@ func (f *promptFlags) check(m *openModel, given bool) error {
 	return nil
 }
 
-// maxPrompt is several times the text of the longest context.
+// maxPrompt is several times the text that fits the longest context.
 var maxPrompt = infile.Limit{Bytes: 16 << 20, What: "a prompt"}
 
-// text returns the text of the prompt, and whether it is the small model's own.
+// text returns the text of the prompt, and whether it is the small model's example.
 func (f *promptFlags) text(in io.Reader) (text string, own bool, err error) {
 	var data []byte
 	switch {

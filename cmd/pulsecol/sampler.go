@@ -40,11 +40,11 @@ type samplerFlags struct {
 // sampler is a model with the options of its generations.
 type sampler interface {
 	newTokens() int
-	steps(prompt []int32) (int, error)     // of a generation, or why there cannot be one
-	onLoad(report func(done, total int64)) // while a GPU gets the weights, in bytes
+	steps(prompt []int32) (int, error)     // of a generation; an error for invalid options
+	onLoad(report func(done, total int64)) // called while weights are copied to a GPU, in bytes
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error)
 	generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error)
-	independent(prompts [][]int32) bool // whether those of one length have the same output in a batch as alone
+	independent(prompts [][]int32) bool // whether prompts of one length have the same output in a batch as alone
 	memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error)
 }
 
@@ -82,8 +82,8 @@ type lladaSampler struct {
 }
 
 func (m lladaModel) sampler(f *samplerFlags) sampler {
-	// What is left out takes the model's default; what is zero on purpose is set
-	// after that.
+	// Flags that are not given take the model's default. Flags given as zero are set
+	// afterwards.
 	o := m.Options(llada.GenerateOptions{
 		GenLength: or(f.GenLength, 0), BlockLength: or(f.BlockLength, 0), Steps: or(f.Steps, 0),
 		CFGScale: or(f.CFGScale, 0), Remasking: or(f.Remasking, ""), Threshold: or(f.Threshold, 0), Factor: or(f.Factor, 0),
@@ -112,8 +112,8 @@ func (s *lladaSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg
 	return s.GenerateBatch(ctx, prompts, cfg, o)
 }
 
-// independent: random numbers are drawn for a sequence's place in the batch, and with
-// a threshold a block ends for all sequences together.
+// independent: random numbers depend on a sequence's index in the batch, and with a
+// threshold a block ends for all sequences together.
 func (s *lladaSampler) independent([][]int32) bool {
 	return s.o.Temperature == 0 && s.o.Remasking != "random" && s.o.Threshold == 0 && s.o.Factor == 0
 }
@@ -157,8 +157,8 @@ func (s *dreamSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg
 	return s.GenerateBatch(ctx, prompts, cfg, o)
 }
 
-// independent: origin, the default, fills positions at random, and how many a step
-// fills is the same for all sequences, by the mean of their masks.
+// independent: origin, the default, fills random positions. Every sequence fills the same
+// number in a step, which depends on the mean of their masks.
 func (s *dreamSampler) independent(prompts [][]int32) bool {
 	masks := !s.o.SuppressMask || slices.ContainsFunc(prompts, func(p []int32) bool { return slices.Contains(p, s.Config().MaskID) })
 	random := s.o.Alg == "" || s.o.Alg == "origin" || s.o.AlgTemp > 0 || s.o.Temperature > 0

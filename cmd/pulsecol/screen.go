@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is a place of a terminal where text replaces earlier text: its last lines,
-// or the whole of it. It does nothing if its writer is no terminal.
+// screen is the part of a terminal in which text replaces earlier text: its last lines, or
+// all of it. It does nothing if its writer is no terminal.
 type screen struct {
 	w        io.Writer
 	terminal io.Writer                  // nil if w is none
@@ -22,7 +22,7 @@ type screen struct {
 	mu    sync.Mutex
 	text  string
 	lines int           // drawn
-	whole chan struct{} // closed when the whole terminal is given back; nil if only lines are in use
+	whole chan struct{} // closed when the whole terminal is released; nil if only lines are in use
 }
 
 func newScreen(w io.Writer) *screen {
@@ -48,9 +48,9 @@ const (
 	leaveTerminal = "\x1b[?1049l"
 )
 
-// takeWhole makes the screen the whole terminal until it is closed, as an editor
-// does. Terminals wrap lines anew when their window changes, or do not; text on a
-// part of them would leave remains whose place is not known.
+// takeWhole makes the screen the whole terminal until it is closed, as an editor does. Some
+// terminals rewrap lines when their window changes and some do not, so the position of text
+// on a part of the terminal would be unknown.
 func (s *screen) takeWhole() {
 	if s.terminal == nil {
 		return
@@ -70,8 +70,8 @@ func (s *screen) takeWhole() {
 			case <-sizes:
 				s.draw()
 			case <-interrupts:
-				// untilInterrupted stops at the first one, and the second one ends the
-				// process, which must not keep the terminal.
+				// untilInterrupted handles the first one. The second one ends the process, which
+				// has to release the terminal before.
 				if n++; n == 2 {
 					io.WriteString(s.terminal, leaveTerminal)
 					os.Exit(exitInterrupted)
@@ -100,8 +100,7 @@ func (s *screen) close() {
 // maskBlock stands for a mask on a terminal.
 const maskBlock = '░'
 
-// redraw puts text in the place of what it drew before; of a long text, as many
-// of the last lines as fit.
+// redraw replaces the drawn text. Of a long text it draws the last lines that fit.
 func (s *screen) redraw(text string) {
 	if s.terminal == nil {
 		return
@@ -154,7 +153,7 @@ func wrap(text string, width int) []string {
 		from, columns := 0, 0
 		for i, r := range line {
 			w := 1
-			if r >= 0x1100 && r != maskBlock { // where wide characters begin; a narrow one only wraps early
+			if r >= 0x1100 && r != maskBlock { // the first wide character; narrow ones above it wrap early
 				w = 2
 			}
 			if columns+w > width {

@@ -11,15 +11,14 @@ import (
 	"golang.org/x/term"
 )
 
-// What a model or a file says may hold escape sequences, which a terminal would
-// obey: move the cursor, change the title, answer in the user's name. So all that
-// commands write to a terminal goes through a terminalWriter. Pipes and files get
-// every byte as it is.
+// Output of a model or a file may hold escape sequences, with which a terminal moves the
+// cursor, changes its title or sends input. So commands write to a terminal through a
+// terminalWriter. Pipes and files get every byte unchanged.
 
-// terminalWriter writes text to a terminal, with what a terminal would obey replaced.
+// terminalWriter writes text to a terminal, with control characters replaced.
 type terminalWriter struct {
 	file io.Writer
-	rest []byte // the beginning of a character whose other bytes are to come
+	rest []byte // the first bytes of an incomplete character
 }
 
 // forTerminal returns f as commands write to it.
@@ -55,9 +54,8 @@ func (t *terminalWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// harmless returns r, or U+FFFD for what a terminal would obey: control characters
-// other than the newline and the tab, and those that turn the direction of text
-// around.
+// harmless returns r, or U+FFFD for a control character other than the newline and the
+// tab, or one that changes the direction of text.
 func harmless(r rune) rune {
 	switch {
 	case r == '\n', r == '\t':
@@ -77,7 +75,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// dimmed returns text in less light on terminals whose user wants colours: see
+// dimmed returns text with the attribute "dim", unless NO_COLOR is set: see
 // https://no-color.org.
 func dimmed(text string) string {
 	if os.Getenv("NO_COLOR") != "" {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs the command on a terminal of its own and returns all that it wrote,
-// with its standard output and error together.
+// onTerminal runs the command on a terminal of its own and returns its standard output and
+// error together.
 func onTerminal(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

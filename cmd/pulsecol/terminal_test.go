@@ -37,8 +37,8 @@ func TestTerminalWriterReplacesWhatTerminalsObey(t *testing.T) {
 	}
 }
 
-// TestScreenFollowsTheSize: what --watch draws depends on the terminal's present size
-// alone, and nothing of a narrower or wider drawing is counted on.
+// TestScreenFollowsTheSize: the drawing of --watch depends on the terminal's current size
+// only, not on earlier drawings.
 func TestScreenFollowsTheSize(t *testing.T) {
 	var out bytes.Buffer
 	width, height := 40, 10
@@ -59,7 +59,7 @@ func TestScreenFollowsTheSize(t *testing.T) {
 		t.Errorf("drew %q", lines)
 	}
 	width, height = 20, 5
-	s.draw() // as a signal makes it
+	s.draw() // as after a signal
 	if lines := drawn(); len(lines) != 4 || len(lines[0]) != 19 || lines[3] != "step 1" {
 		t.Errorf("drew %q", lines)
 	}

@@ -59,7 +59,7 @@ func elided(text string) string {
 	return fmt.Sprintf("[%d characters] ...%s", len(runes)-most, string(runes[len(runes)-most:]))
 }
 
-// seconds formats a time for people: two or three digits.
+// seconds formats a time with two or three digits.
 func seconds(s float64) string {
 	switch {
 	case s < 1:
@@ -72,7 +72,7 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%d min %02d s", int(s)/60, int(s)%60)
 }
 
-// byteSize formats a size for people.
+// byteSize formats a size with a unit.
 func byteSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	x, u := float64(n), 0

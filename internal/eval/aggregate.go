@@ -33,9 +33,9 @@ func MeanOf(values []float64) Mean {
 }
 
 // Interval returns the 95 % confidence interval of the share that m estimates:
-// Wilson's score interval (1927), which has a length where all answers are right or
-// all are wrong. Scores between 0 and 1 vary less than right and wrong do, so that
-// theirs is too long if anything. m has values.
+// Wilson's score interval (1927), which has a positive length even where all answers are
+// right or all are wrong. For scores between 0 and 1 it is conservative, because these vary
+// less. m has values.
 func (m Mean) Interval() (low, high float64) {
 	const z = 1.959964 // the normal distribution has 95 % within ±z
 	n := float64(m.N)
@@ -44,11 +44,11 @@ func (m Mean) Interval() (low, high float64) {
 	return max(0, min(m.Mean, middle-half)), min(1, max(m.Mean, middle+half))
 }
 
-// CellResult is what the records of a cell say.
+// CellResult aggregates the records of a cell.
 type CellResult struct {
 	Cell
 	Samples int  // records
-	Score   Mean // over different prompts; those that were asked several times count once, with their mean
+	Score   Mean // over different prompts; one that was asked several times counts once, with its mean
 	VsFull  Mean // difference of the scores to those of full attention on the same prompts
 	VsPulse Mean // the same to PulseCol at this sparsity
 
@@ -61,7 +61,7 @@ type CellResult struct {
 	byPrompt map[string]float64 // scores
 }
 
-// Table is the outcome of an evaluation.
+// Table is the result of an evaluation.
 type Table struct {
 	Tasks   []string
 	Methods []Method
@@ -170,8 +170,8 @@ func (t *Table) pulseCol(m Method) (Method, bool) {
 	return t.Methods[i], true
 }
 
-// Average returns the mean of f over the tasks that are marked, each counting the
-// same. It is NaN if the method has no value for one of them.
+// Average returns the mean of f over the tasks that are marked, with equal weights. It is
+// NaN if the method has no value for one of them.
 func (t *Table) Average(m Method, f func(*CellResult) Mean) Mean {
 	var sum Mean
 	tasks, squares := 0.0, 0.0

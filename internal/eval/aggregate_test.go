@@ -17,8 +17,8 @@ var (
 	window = Method{Name: "window", Window: 256}
 )
 
-// scored returns records of a cell, one for each score; those at the same place
-// have the same prompt. NaN is not marked.
+// scored returns records of a cell, one for each score. Records at the same index have the
+// same prompt. A NaN stands for an unmarked answer.
 func scored(task string, m Method, scores ...float64) []Record {
 	var out []Record
 	for i, score := range scores {
@@ -45,7 +45,7 @@ func checkMean(t *testing.T, what string, got, want Mean) {
 	}
 }
 
-// TestMeanOf: worked by hand.
+// TestMeanOf compares with values calculated by hand.
 func TestMeanOf(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
@@ -63,8 +63,8 @@ func TestMeanOf(t *testing.T) {
 	}
 }
 
-// TestInterval: Wilson's interval by the formula worked by hand, and where all
-// answers are right or wrong, z²/(n+z²).
+// TestInterval compares Wilson's interval with values calculated by hand, and where all
+// answers are right or wrong with z²/(n+z²).
 func TestInterval(t *testing.T) {
 	for _, c := range []struct {
 		mean      Mean
@@ -105,8 +105,7 @@ func TestPairedDifferences(t *testing.T) {
 	checkMean(t, "window has no sparsity to compare at", table.Cell("a", window).VsPulse, none)
 }
 
-// TestRepeatedPrompts: the answers to one prompt under several seeds are no
-// independent samples.
+// TestRepeatedPrompts: answers to one prompt under several seeds count as one sample.
 func TestRepeatedPrompts(t *testing.T) {
 	records := append(scored("a", full, 1, 0), scored("a", full, 1, 1)...)
 	table := NewTable([]string{"a"}, []Method{full}, records)
@@ -117,8 +116,8 @@ func TestRepeatedPrompts(t *testing.T) {
 	}
 }
 
-// TestAverage: tasks count the same however many samples they have, and those that
-// nothing marks do not count.
+// TestAverage: tasks have equal weights for any number of samples, and unmarked tasks do not
+// count.
 func TestAverage(t *testing.T) {
 	nan := math.NaN()
 	var records []Record

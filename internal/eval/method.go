@@ -15,7 +15,7 @@ type Method struct {
 	Schedule   string  `json:"schedule,omitempty"`
 	Eta        float64 `json:"eta,omitempty"` // share of the steps in which refreshes fall
 	Refreshes  int     `json:"refreshes,omitempty"`
-	Drift      float64 `json:"drift,omitempty"` // that has an adaptive schedule refresh
+	Drift      float64 `json:"drift,omitempty"` // threshold of an adaptive schedule
 	Skip       float64 `json:"skip,omitempty"`  // share of the steps with full attention
 	Window     int     `json:"window,omitempty"`
 	Sinks      float64 `json:"sinks,omitempty"` // share of the keys that are always kept
@@ -51,7 +51,7 @@ func setting[T int | float64](v T, format string) string {
 	return fmt.Sprintf(format, v)
 }
 
-// Labels returns a name for each of methods: "pulsecol (80 %)", with the settings
+// Labels returns a label for each of methods: "pulsecol (80 %)", with the settings
 // in which it differs from others of the same name.
 func Labels(methods []Method) []string {
 	labels, settings := make([]string, len(methods)), make([][]string, len(methods))

@@ -11,25 +11,25 @@ import (
 	"github.com/pulsecol/pulsecol/internal/chart"
 )
 
-// axis is what pictures have along their x axis.
+// axis is the x axis of a picture.
 type axis struct {
 	name  string // of the file
 	label string
-	at    func(*CellResult) float64 // where a cell stands; 0 where the axis does not apply
+	at    func(*CellResult) float64 // position of a cell; 0 where the axis does not apply
 	log   bool                      // logarithmic, with ticks at the points
-	drop  func(Method) Method       // without the settings that the axis is about: equal for all points of a line
+	drop  func(Method) Method       // clears the axis's settings; equal for all points of a line
 }
 
 var axes = []axis{
 	{
-		// What was measured, not what was asked for: whole blocks seldom come to that.
+		// The measured share, because whole blocks seldom hit the requested one.
 		name: "sparsity", label: "query-key pairs dropped in sparse steps (%)",
 		at:   func(r *CellResult) float64 { return 100 * (1 - r.Kept) },
 		drop: func(m Method) Method { m.Sparsity, m.Window = 0, 0; return m },
 	},
 	{
-		// Also measured: several refreshes may fall into one step, and an adaptive
-		// schedule may do with fewer.
+		// The measured number, because several refreshes may fall into one step and an
+		// adaptive schedule may have fewer.
 		name: "refreshes", label: "refreshes in a generation", log: true,
 		at:   func(r *CellResult) float64 { return r.Refreshes },
 		drop: func(m Method) Method { m.Refreshes = 0; return m },
@@ -88,7 +88,7 @@ func (t *Table) panels() []panel {
 	return out
 }
 
-// title says what a picture is of.
+// title returns the title of a picture.
 func (t *Table) title(p panel, model string) string {
 	part := &Table{p.tasks, t.Methods, t.cells}
 	return fmt.Sprintf("%s\n%s, %s samples a point", p.title, model, part.samples())
@@ -97,13 +97,13 @@ func (t *Table) title(p panel, model string) string {
 // line is the scores of a method along an axis.
 type line struct {
 	label  string
-	level  bool          // full attention: one score, wherever the others are
+	level  bool          // full attention: one score, drawn over the whole axis
 	points []chart.Point // scores in per cent
 }
 
 func (l line) varies() bool { return !l.level && l.points[0].X != l.points[len(l.points)-1].X }
 
-// lines returns what a picture shows of the methods.
+// lines returns the lines of a picture.
 func (t *Table) lines(a axis, p panel) []line {
 	var keys []Method // of the lines, in the order of the table
 	points := map[Method][]chart.Point{}

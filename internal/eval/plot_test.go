@@ -85,7 +85,7 @@ func TestPlotPNG(t *testing.T) {
 	}
 }
 
-// TestLines: where the points stand, and which belong together.
+// TestLines: the positions of points, and their lines.
 func TestLines(t *testing.T) {
 	methods, records := sweep()
 	table := NewTable([]string{"a"}, methods, records)

@@ -2,7 +2,7 @@ package eval
 
 import "time"
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
 	Done, Samples    int // answered, those of earlier runs included, and all
 	CellsDone, Cells int
@@ -10,7 +10,7 @@ type Progress struct {
 	Left             time.Duration // estimate
 }
 
-// tally counts what a run has done.
+// tally counts the samples of a run.
 type tally struct {
 	runner  *Runner
 	records []Record
@@ -82,7 +82,7 @@ func (t *tally) progress() Progress {
 			p.CellsDone++
 		case c.done > 0:
 			seconds += float64(c.left) * c.took / c.done
-		case t.cost > 0: // as long for its cost as the cells seen so far
+		case t.cost > 0: // with the time per cost of the cells seen so far
 			seconds += float64(c.left) * c.cost * t.took / t.cost
 		}
 	}

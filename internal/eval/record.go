@@ -18,11 +18,11 @@ type Job struct {
 	Index int    `json:"index"` // of the sample in its task
 }
 
-// Asked identifies what a sample asks by hashes, each equal for equal content. A
-// record answers a sample if all of them agree.
+// Asked identifies a sample and its prompt by hashes of their content. A record answers a
+// sample if all hashes are equal.
 type Asked struct {
 	PromptHash    string `json:"prompt_hash"`              // of the prompt's tokens
-	DataHash      string `json:"data_hash"`                // of the question and the answers that count
+	DataHash      string `json:"data_hash"`                // of the question and the reference answers
 	ExemplarsHash string `json:"exemplars_hash,omitempty"` // of the solved examples; empty without any
 }
 
@@ -41,7 +41,7 @@ type Record struct {
 	Seconds      float64 `json:"seconds"`
 }
 
-// validate reports what no answered sample has.
+// validate reports values that no answered sample can have.
 func (r *Record) validate() error {
 	switch {
 	case r.Task == "" || r.Name == "" || r.PromptHash == "" || r.DataHash == "":

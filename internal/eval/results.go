@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
-// Header is the first line of a results file. What it says about model and
-// sampler holds for every record; the rest is for readers.
+// Header is the first line of a results file. Model and sampler hold for every record; the
+// other fields are for readers.
 type Header struct {
 	Format  int               `json:"pulsecol_eval"` // 2
 	Type    string            `json:"model_type"`
@@ -28,7 +28,7 @@ type Header struct {
 }
 
 // format is the version of the file that this package reads and writes. Records of
-// format 1 did not say what data and exemplars they answer.
+// format 1 have no hashes of data and exemplars.
 const format = 2
 
 // ErrResults is wrapped by every error about the content of a results file.
@@ -38,7 +38,7 @@ var ErrResults = errors.New("results file")
 // answered sample. It is only ever appended to, a whole line at a time.
 //
 // Several evaluations may use a file at the same time. Each opens and locks it for
-// every record, reads what the others have added, and adds its own unless the
+// every record, reads the records that others have added, and adds its own unless the
 // sample has a record by then. A process that is killed while it writes leaves a
 // line without an end, which the next one removes. The lock is flock on Unix, which
 // Linux carries over NFS to other machines, and LockFileEx on Windows, where other
@@ -51,16 +51,15 @@ type Results struct {
 	header  Header
 	mu      sync.Mutex  // over all that follows; the lock of the file is one between processes
 	file    os.FileInfo // nil before the first use
-	end     int64       // of what was read
+	end     int64       // of the part that was read
 	lines   int         // read
 	records map[Job]Record
 }
 
-// OpenResults opens the file at path for an evaluation under h, or makes it. A
-// last line without its end, which a process that was killed may leave, is removed
-// if it begins as a line of this package. Any other broken line, a file of another
-// kind and a file made under another header are errors that wrap ErrResults, and
-// leave the file as it is.
+// OpenResults opens the file at path for an evaluation under h, or creates it. An
+// incomplete last line, which a killed process may leave, is removed if it begins like a
+// line of this package. Any other broken line, a file of another kind and a file with
+// another header are errors that wrap ErrResults; the file is then not changed.
 func OpenResults(path string, h Header) (*Results, error) {
 	h.Format = format
 	r := &Results{path: path, header: h, records: map[Job]Record{}}
@@ -96,8 +95,8 @@ func (r *Results) Find(j Job) (rec Record, ok bool, err error) {
 	return rec, ok, err
 }
 
-// Append adds a record, unless the file has one of the same job. It returns the one
-// that the file has then. After an error nothing of the record is in the file.
+// Append adds a record, unless the file has one of the same job, and returns the record in
+// the file. After an error the file has no part of rec.
 func (r *Results) Append(rec Record) (Record, error) {
 	err := r.locked(0, func(f *lockedfile.File) error {
 		if have, ok := r.records[rec.Job]; ok {
@@ -183,7 +182,7 @@ func (r *Results) write(f *lockedfile.File, v any) error {
 		return err
 	}
 	if _, err := f.WriteAt(line.Bytes(), r.end); err != nil {
-		_ = f.Truncate(r.end) // what is left, the next evaluation removes
+		_ = f.Truncate(r.end) // the next evaluation removes what this cannot
 		return err
 	}
 	r.end += int64(line.Len())

@@ -98,7 +98,8 @@ func TestResultsCutOff(t *testing.T) {
 	}
 }
 
-// TestResultsBroken: what is wrong, where, and what to do; the file stays as it is.
+// TestResultsBroken: an error names the problem, the place and the remedy; the file is not
+// changed.
 func TestResultsBroken(t *testing.T) {
 	lines := func(edit func([]string) []string) string {
 		data, err := os.ReadFile(resultsFile(t, scored("a", pulse, 1, 0)))
@@ -135,7 +136,7 @@ func TestResultsBroken(t *testing.T) {
 		{lines(func(l []string) []string { return append(l, strings.Repeat("\x00", 100)) }), `:4:1: has no end`, again},
 		{lines(func(l []string) []string { return append(l[:1], strings.Repeat(" ", maxLine+10), "\n") }), `:2:1: longer than`, again},
 
-		// Files that are not ours at all.
+		// Files of other programs.
 		{"no JSON\n", `:1:1: is not a results file`, fresh},
 		{"no JSON", `:1:1: is not a results file`, fresh},
 		{`{"answers":[1,2,3]}`, `:1:1: is not a results file`, fresh},
@@ -179,7 +180,7 @@ func TestResultsJoined(t *testing.T) {
 	}
 }
 
-// TestResultsReplaced: a file that is another one, or shorter, is not written to.
+// TestResultsReplaced: a file that was replaced or shortened is not written to.
 func TestResultsReplaced(t *testing.T) {
 	records := scored("a", pulse, 1, 0)
 	for name, change := range map[string]func(path string) error{
@@ -206,9 +207,8 @@ func TestResultsReplaced(t *testing.T) {
 	}
 }
 
-// FuzzResults: any file is taken or refused. A refused one stays as it is; of one
-// that is taken at most a line that was cut off goes, what it says is in it once,
-// and a record can be added and read again.
+// FuzzResults: any file is accepted or refused. A refused file is not changed. An accepted
+// one loses at most an incomplete last line, and a record can be added and read back.
 func FuzzResults(f *testing.F) {
 	head := `{"pulsecol_eval":2,"model_type":"llada","model_sha256":"0123456789abcdef","sampler":{"steps":"16"}}` + "\n"
 	rec := `{"task":"a","method":"full","seed":1,"index":2,"prompt_hash":"1","data_hash":"2","score":1}` + "\n"

@@ -17,12 +17,12 @@ const (
 	recordStart = `{"task":"`
 )
 
-// maxLine is the longest line in bytes, far above that of any answer. It keeps a
-// file of another kind out of the memory.
+// maxLine is the longest line in bytes, far above that of any answer. It bounds the memory
+// for a file of another kind.
 const maxLine = 1 << 24
 
-// readLine returns a line with its end, the first maxLine bytes of a longer one, or
-// what stands after the last end, with io.EOF.
+// readLine returns a line with its newline, or the first maxLine bytes of a longer one. For
+// an incomplete last line it returns io.EOF as well.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -36,7 +36,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// start is how the next line begins.
+// start is the beginning of the next line.
 func (r *Results) start() string {
 	if r.lines == 0 {
 		return headerStart
@@ -44,7 +44,7 @@ func (r *Results) start() string {
 	return recordStart
 }
 
-// parse takes in a line.
+// parse adds a line's header or record.
 func (r *Results) parse(line []byte) error {
 	switch {
 	case r.lines == 0 && !bytes.HasPrefix(line, []byte(headerStart)):
@@ -72,7 +72,7 @@ func (r *Results) parse(line []byte) error {
 	return nil
 }
 
-// sameRun reports in what the run of a file differs from this one.
+// sameRun returns an error that names how the header of a file differs from this run's.
 func (r *Results) sameRun(have Header) error {
 	const advice = "; an evaluation of another kind needs a file of its own"
 	want := r.header
@@ -87,7 +87,7 @@ func (r *Results) sameRun(have Header) error {
 	return nil
 }
 
-// flagsText writes options as the command line has them.
+// flagsText formats options as on a command line.
 func flagsText(options map[string]string) string {
 	var text []string
 	for _, name := range slices.Sorted(maps.Keys(options)) {
@@ -99,7 +99,7 @@ func flagsText(options map[string]string) string {
 	return strings.Join(text, " ")
 }
 
-// checkAsked reports in what a record answers something else than is asked now.
+// checkAsked returns an error if a record answers another prompt or other data than now.
 func (r *Results) checkAsked(rec Record, now Asked) error {
 	other := "prompts, by another template or another version of pulsecol"
 	switch {
@@ -113,7 +113,7 @@ func (r *Results) checkAsked(rec Record, now Asked) error {
 	return r.errorf("made with other %s: sample %d of %s differs; an evaluation of these needs a file of its own", other, rec.Index, rec.Task)
 }
 
-// notOurs is what is wrong with the line of another program.
+// notOurs is the error for a line of another program.
 func (r *Results) notOurs() error {
 	if r.lines == 0 {
 		return fmt.Errorf("is not a results file, which begins with %s", headerStart)
@@ -121,7 +121,7 @@ func (r *Results) notOurs() error {
 	return errors.New("has no end, and is not an answer that was cut off")
 }
 
-// badLine is an error about the line that comes next, at a column.
+// badLine is an error about the next line, at a column.
 func (r *Results) badLine(column int64, err error) error {
 	advice := "without this line its sample is answered again"
 	if r.lines == 0 {

@@ -13,17 +13,16 @@ import (
 // Runner answers samples, several at once.
 type Runner struct {
 	Jobs     int                                              // samples at once
-	Ask      func(j Job) (Asked, error)                       // what a sample asks; called by several goroutines
+	Ask      func(j Job) (Asked, error)                       // identifies a sample; called by several goroutines
 	Answer   func(ctx context.Context, j Job) (Record, error) // fills in all but the Job; called by several goroutines
-	Results  *Results                                         // keeps the answers; nil: nothing does
+	Results  *Results                                         // keeps the answers; may be nil
 	Cost     func(Cell) float64                               // of a sample, above 0, in any unit; for the time left
 	Progress func(Progress)                                   // called before the first sample and after every one, by one goroutine at a time
 }
 
-// Run answers those of jobs that have no record in Results, in their order, and
-// returns the records of jobs. Records that answer other prompts or other data than
-// the jobs ask are an error before the first sample. After an error, of a sample or
-// of ctx, the records that there are come along with it.
+// Run answers those of jobs that have no record in Results, in their order, and returns the
+// records of jobs. Records of other prompts or other data are an error before the first
+// sample. On an error of a sample or of ctx, Run returns the records so far as well.
 func (r *Runner) Run(ctx context.Context, jobs []Job) ([]Record, error) {
 	state := newTally(r, jobs)
 	if r.Results != nil {
@@ -58,7 +57,7 @@ func (r *Runner) Run(ctx context.Context, jobs []Job) ([]Record, error) {
 	return state.records, err
 }
 
-// known returns the records that jobs have, all of which answer what is asked.
+// known returns the records that jobs have, after checking their hashes.
 func (r *Runner) known(ctx context.Context, jobs []Job) ([]Record, error) {
 	var have []Record
 	type sample struct {
@@ -94,8 +93,8 @@ func (r *Runner) known(ctx context.Context, jobs []Job) ([]Record, error) {
 	})
 }
 
-// answer returns the record of a job: one that another evaluation has kept
-// meanwhile, or a fresh one.
+// answer returns the record of a job: one that another evaluation has added meanwhile, or a
+// new one.
 func (r *Runner) answer(ctx context.Context, j Job) (rec Record, fresh bool, err error) {
 	if r.Results != nil {
 		rec, ok, err := r.Results.Find(j)
@@ -135,7 +134,7 @@ func parallel(ctx context.Context, n int, jobs []Job, do func(context.Context, J
 		wg.Go(func() {
 			panicked := true
 			defer func() {
-				if panicked { // then no job may be left that waits for a worker
+				if panicked { // no job may be left waiting for a worker
 					cancel()
 				}
 			}()

@@ -29,8 +29,8 @@ func jobsOf(n int, methods ...Method) []Job {
 
 var asked = Asked{"p", "d", "e"}
 
-// answering is a runner that answers everything rightly, and what it was asked to
-// answer.
+// answering returns a runner that answers every sample correctly, and the jobs that it
+// answers.
 func answering(jobs int) (*Runner, *[]Job) {
 	var mu sync.Mutex
 	answered := new([]Job)
@@ -66,8 +66,8 @@ func counted(jobs []Job) map[Job]int {
 	return out
 }
 
-// TestRunResumes: samples with a record are not run again, those of other runs do
-// not count.
+// TestRunResumes: samples with a record are not run again. Records of other runs do not
+// count.
 func TestRunResumes(t *testing.T) {
 	jobs := jobsOf(5, full, pulse)
 	r, answered := answering(3)
@@ -95,8 +95,8 @@ func TestRunResumes(t *testing.T) {
 	}
 }
 
-// TestRunShares: a runner takes what another one has answered since it began, and
-// none of their records is in the file twice.
+// TestRunShares: a runner uses records that another one has added since its start, and the
+// file has no record twice.
 func TestRunShares(t *testing.T) {
 	path, jobs := resultsFile(t, nil), jobsOf(20, full, pulse)
 	first, answered := answering(2)
@@ -128,7 +128,7 @@ func TestRunShares(t *testing.T) {
 	}
 }
 
-// TestRunAtOnce: as many samples run at once as were asked for, in their order.
+// TestRunAtOnce: the given number of samples run at once, in their order.
 func TestRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := answering(3)
@@ -190,7 +190,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunPanics: a panic of an answer is the caller's, who can recover it.
+// TestRunPanics: a panic of Answer reaches the caller of Run, who can recover it.
 func TestRunPanics(t *testing.T) {
 	for _, jobs := range []int{1, 3} {
 		r, _ := answering(jobs)
@@ -229,8 +229,7 @@ func TestRunCanceled(t *testing.T) {
 	}
 }
 
-// TestRunOtherData: records that answer something else are an error before anything
-// is answered, and while it is.
+// TestRunOtherData: records with other hashes are an error, before the run and during it.
 func TestRunOtherData(t *testing.T) {
 	jobs := jobsOf(4, full, pulse)
 	for _, c := range []struct {
@@ -268,8 +267,7 @@ func TestRunOtherData(t *testing.T) {
 	}
 }
 
-// TestProgress: cells, scores, and a time left that comes from the cells that are
-// left.
+// TestProgress: cells, scores, and a time left that depends on the open cells.
 func TestProgress(t *testing.T) {
 	slow := pulse
 	slow.Sparsity = 0.5

@@ -98,7 +98,7 @@ func (t *Table) span(m Method, format string, of func(*CellResult) float64) stri
 	}
 }
 
-// samples says how many samples the cells have: "200" or "180 to 200".
+// samples formats the numbers of samples of the cells: "200" or "180 to 200".
 func (t *Table) samples() string {
 	low, high := math.MaxInt, 0
 	for _, task := range t.Tasks {
@@ -134,7 +134,7 @@ type Summary struct {
 	Refreshes float64   `json:"refreshes_mean"`
 	Tokens    float64   `json:"tokens"`
 	Seconds   float64   `json:"seconds"`
-	Partial   bool      `json:"partial,omitempty"` // the evaluation did not come to its end; set by the caller
+	Partial   bool      `json:"partial,omitempty"` // the evaluation was interrupted; set by the caller
 }
 
 // Estimate is a [Mean] in JSON.

@@ -15,7 +15,8 @@ import (
 // writerFile names the results file of a process that is a writer.
 const writerFile = "PULSECOL_TEST_WRITER"
 
-// writerRecords are what writers add: few enough to meet, long enough to be cut.
+// writerRecords are the records that writers add: few, so that writers add the same ones,
+// and long, so that a kill may interrupt a write.
 func writerRecords() []Record {
 	var records []Record
 	for _, j := range jobsOf(100, full, pulse) {
@@ -24,8 +25,8 @@ func writerRecords() []Record {
 	return records
 }
 
-// TestWriter is what the processes of the other tests do: it says that the file is
-// open, waits for a line, and adds all records in an order of its own.
+// TestWriter is the program of the other tests' processes: it prints that the file is open,
+// waits for a line, and adds all records in an order of its own.
 func TestWriter(t *testing.T) {
 	path, ok := os.LookupEnv(writerFile)
 	if !ok {
@@ -112,8 +113,8 @@ func TestTwoWriters(t *testing.T) {
 	checkWritten(t, path)
 }
 
-// TestKilledWriter: a process that is killed while it writes costs at most the line
-// that it was at, whether another one is open at the time or comes later.
+// TestKilledWriter: a process that is killed while it writes loses at most one line, for
+// processes that have the file open and for later ones.
 func TestKilledWriter(t *testing.T) {
 	path := resultsFile(t, nil)
 	open := openResults(t, path)

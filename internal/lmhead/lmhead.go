@@ -1,6 +1,6 @@
-// Package lmhead is what a language model's head gives a sampler: the logits of the
-// selected rows of a step, or what a rule makes of each row, computed where the logits
-// are.
+// Package lmhead is the interface between a language model's head and a sampler: the logits
+// of the selected rows of a step, or the result of a rule for each row, computed on the
+// device of the logits.
 package lmhead
 
 // NoToken stands for "no token" where an id is left out.
@@ -28,10 +28,10 @@ type RuleApplier interface {
 // Deferrer is implemented by operators that can leave logits uncomputed in a step and
 // compute them afterwards: of the selected rows only, a bounded number at a time.
 type Deferrer interface {
-	// DeferLogits makes the operator do so and returns the logits of the first rows of
-	// the latest step, valid until the next step. The value of its node is then no
-	// logits. It is called before the machine is made. The result is nil for an operator
-	// that is not a head.
+	// DeferLogits enables this and returns a function for the logits of the first rows of
+	// the latest step, valid until the next step. The value of the operator's node then
+	// holds no logits. It is called before the machine is made. The result is nil for an
+	// operator that is not a head.
 	DeferLogits() func(rows int) Logits
 }
 
@@ -66,7 +66,7 @@ func (h Host) Rows(count int, from ...int) ([][]float32, error) {
 	return rows, nil
 }
 
-// Rule says how a row of logits becomes a proposed token and its confidence:
+// Rule determines a proposed token and its confidence from a row of logits:
 //
 //  1. Guidance is applied.
 //  2. The logit of BanToken becomes -Inf.
@@ -89,7 +89,7 @@ type Rule struct {
 	Rounding   Rounding // of confidences
 }
 
-// Confidence is a measure of how sure a model is of a proposed token.
+// Confidence is a measure of a model's confidence in a proposed token.
 type Confidence uint8
 
 // The measures of the samplers.
@@ -100,7 +100,7 @@ const (
 	NegativeEntropy                   // of the distribution
 )
 
-// Rounding is the number format that confidences are rounded to. It decides which of
+// Rounding is the number format that confidences are rounded to. It determines which of
 // them are equal, and so the order in which positions are filled: in bfloat16 every
 // probability above 0.998 is 1.
 type Rounding string

@@ -50,9 +50,9 @@ func (w *worker) softmax(logits []float32, t, topP float64, topK int) []float64 
 		clear(p)
 		return p
 	}
-	// The difference first: l/t alone may overflow. Two loops, because the conversion
-	// from float32 would make each exp wait for the one before (on x86 it depends on
-	// the old content of its target register).
+	// The difference comes first, because l/t alone may overflow. There are two loops,
+	// because the conversion from float32 would make each exp wait for the previous one: on
+	// x86 it depends on the old content of its target register.
 	for v, l := range logits {
 		p[v] = (float64(l) - top) / t
 	}
@@ -78,10 +78,9 @@ type weighted struct {
 	p  float64
 }
 
-// keepNucleus zeroes all of p but the largest entries: as many as it takes for
-// their share of the sum to exceed topP, or equal it with nothing left. Hence
-// the largest entry always stays, and so does the one that crosses the border.
-// Among equal entries the first stay.
+// keepNucleus zeroes all of p but the largest entries: the fewest whose share of the sum
+// exceeds topP, or all entries above zero if none does. Hence the largest entry always
+// stays, and so does the one that crosses the border. Among equal entries the first stay.
 func (w *worker) keepNucleus(p []float64, topP float64) {
 	total := sum(p)
 	// The entries below (1-topP)/n of the sum cannot hold 1-topP of it together, so
@@ -145,12 +144,12 @@ func siftDown(h []float64, i int) {
 	}
 }
 
-// lanes sums float64 values in an order that many threads can keep to, so that a
-// GPU gives the same bits: value v of a row is added to lane v mod 1,024, then the
-// upper half of the lanes to the lower half, until one is left.
+// lanes sums float64 values in an order that parallel threads can reproduce, so that a GPU
+// gives the same bits: value v of a row is added to lane v mod 1,024, then the upper half of
+// the lanes to the lower half, until one is left.
 type lanes [1024]float64
 
-// total adds up the lanes and spoils them.
+// total adds up the lanes, which it overwrites.
 func (l *lanes) total() float64 {
 	for n := len(l) / 2; n > 0; n /= 2 {
 		for i := range n {

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// near compares with numbers printed to six decimals.
+// near compares with numbers that are given to six decimals.
 var near = cmpopts.EquateApprox(0, 0.6e-6)
 
 // chiSquare returns how far counts are from n draws of p: below 1 in all but one of
@@ -96,7 +96,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// The nucleus is found without sorting everything; a full sort must agree.
+// keepNucleus sorts only a part of the entries; a full sort must agree.
 func TestTruncationAgainstFullSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 3, 31, 500} {
@@ -229,7 +229,7 @@ func TestConfidenceRounding(t *testing.T) {
 	if got := negativeEntropy(lmhead.Float32, []float64{0, 1, 0}); math.Abs(got) > 1e-9 {
 		t.Errorf("entropy of a sure token: %v, want 0", got)
 	}
-	// A suppressed mask may be the most probable token: then the proposed one trails.
+	// If a suppressed mask is the most probable token, the margin is negative.
 	if got := margin(lmhead.Float64, []float64{.3, .6, .1}, 0); math.Abs(got+.3) > 1e-15 {
 		t.Errorf("margin %v, want -0.3", got)
 	}

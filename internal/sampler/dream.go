@@ -9,21 +9,21 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// Alg says how Dream's sampler chooses the positions to fill.
+// Alg is the algorithm by which Dream's sampler selects the positions to fill.
 type Alg string
 
 // The algorithms of Dream's diffusion_generate, and Fast-dLLM's addition.
 const (
-	Origin      Alg = "origin"       // each masked position by itself, at random
+	Origin      Alg = "origin"       // each masked position independently, at random
 	MaskgitPlus Alg = "maskgit_plus" // by the probability of the proposed token
-	TopkMargin  Alg = "topk_margin"  // by the lead of the most probable token over the next
+	TopkMargin  Alg = "topk_margin"  // by the difference of the two largest probabilities
 	Entropy     Alg = "entropy"      // by the negative entropy of the distribution
 
-	// ConfidenceThreshold takes the probability of the proposed token like
-	// MaskgitPlus. Its quota is masks/Steps a step and row; of the proposals within
-	// it the most confident is committed, and so is each that reaches Threshold. Those
-	// refused are added to the quota of the next step; after Steps steps, more
-	// follow until none is left.
+	// ConfidenceThreshold orders proposals by the probability of the token like
+	// MaskgitPlus. Its quota is masks/Steps for each step and row. Of the proposals within
+	// the quota it commits the most confident one and each that reaches Threshold, and adds
+	// the number of the others to the quota of the next step. After Steps steps, more follow
+	// until no mask is left.
 	ConfidenceThreshold Alg = "confidence_threshold"
 )
 
@@ -31,17 +31,16 @@ const (
 // sequence at once and fills, between the timesteps t and s, the share 1 - s/t of
 // the masks. Masks inside the prompt are filled like generated ones.
 //
-// The model's output at position i-1 is the prediction for position i, so that is
-// the row asked for; position 0 is predicted by its own row.
+// The model's output at position i-1 is the prediction for position i, so the sampler reads
+// row i-1 for position i; position 0 is predicted by row 0.
 //
-// Except with Origin and ConfidenceThreshold, the number of positions committed in
-// each row of a batch is computed from the mean number of masks of its rows, as
-// in the reference. Where rows have different numbers of masks, because prompts
-// hold some or proposed masks have stayed, a row may therefore be filled in other
-// steps than it would be alone. Such batches are where this sampler departs from
-// the reference: a row never commits more than it has masks (the reference would
-// turn tokens back into masks), and in the last step each commits all its
-// proposals (the reference commits the mean number).
+// Except with Origin and ConfidenceThreshold, the number of positions committed in each row
+// of a batch is computed from the mean number of masks of its rows, as in the reference.
+// Where rows have different numbers of masks, because prompts hold some or mask tokens were
+// committed, a row may therefore be filled in other steps than alone. For such batches this
+// sampler differs from the reference: a row never commits more than it has masks (the
+// reference would turn tokens back into masks), and in the last step each row commits all
+// its proposals (the reference commits the mean number).
 type Dream struct {
 	// MaxNewTokens is the number of masks appended to the prompt; 0 only fills those
 	// inside it.
@@ -53,9 +52,9 @@ type Dream struct {
 	Eps float64
 
 	Alg Alg // "" is Origin
-	// AlgTemp above 0 chooses positions at random, without replacement, from the
-	// softmax of confidence/AlgTemp; 0 takes the most confident. Not used by Origin and
-	// ConfidenceThreshold.
+	// AlgTemp above 0 draws positions without replacement from the softmax of
+	// confidence/AlgTemp; 0 takes the most confident ones. Origin and ConfidenceThreshold do
+	// not use it.
 	AlgTemp float64
 	// Threshold of ConfidenceThreshold: above 0, at most 1. Otherwise 0.
 	Threshold float64
@@ -71,9 +70,9 @@ type Dream struct {
 	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
 	MaskID int32
-	// SuppressMask never proposes the mask token; ConfidenceThreshold never does. The
-	// reference has no such guard: a model that predicts it in the last step leaves
-	// masks in the result.
+	// SuppressMask excludes the mask token from proposals; ConfidenceThreshold always does.
+	// The reference has no such option: a mask token that is predicted in the last step stays
+	// in the result.
 	SuppressMask bool
 
 	Seed   uint64
@@ -158,10 +157,9 @@ func (o Dream) TotalSteps(prompts [][]int32) (int, error) {
 	return o.Steps, nil
 }
 
-// Generate appends MaxNewTokens masks to prompts [B][P] and runs all steps. On an
-// error after the start (of forward, of its logits, of ctx, which is looked at
-// before every step) the result holds what had been done by then; it is nil if
-// options or prompts are refused. prompts are not changed.
+// Generate appends MaxNewTokens masks to prompts [B][P] and runs all steps. ctx is checked
+// before every step. On an error of forward, its logits or ctx the result holds the
+// completed steps; it is nil if options or prompts are invalid. prompts are not changed.
 func (o Dream) Generate(ctx context.Context, prompts [][]int32, forward Forward) (*Result, error) {
 	total, err := o.TotalSteps(prompts)
 	if err != nil {
@@ -204,7 +202,7 @@ func (o *Dream) timestep(i int) float32 {
 	return end - float32(d*float32(o.Steps-i))
 }
 
-// share returns which part of the masks step i fills.
+// share returns the share of the masks that step i fills.
 func (o *Dream) share(i int) float32 {
 	if i == o.Steps-1 {
 		return 1
@@ -270,7 +268,7 @@ func (r *dreamRun) thresholded(ctx context.Context) error {
 	for b, row := range r.ids {
 		base[b] = count(row, r.mask) / r.Steps
 	}
-	refused := make([]int, len(r.ids)) // what the steps before have left over
+	refused := make([]int, len(r.ids)) // part of the quota that earlier steps did not use
 	for i := 0; ; i++ {
 		proposals := r.openAll()
 		if len(proposals) == 0 {
@@ -312,7 +310,7 @@ func (r *dreamRun) propose(ctx context.Context, proposals []proposal) error {
 	return r.generation.propose(ctx, Pass{r.ids, rows, block}, proposals, r.rule())
 }
 
-// rule says how a row of logits becomes a proposal.
+// rule returns the rule for a row of logits.
 func (o *Dream) rule() *rule {
 	r := newRule(o.ConfidenceDType)
 	if o.SuppressMask || o.Alg == ConfidenceThreshold {

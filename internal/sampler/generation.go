@@ -13,22 +13,22 @@ import (
 	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
-// StepInfo describes a denoising step that has just been completed.
+// StepInfo describes a denoising step that has just ended.
 type StepInfo struct {
 	Step  int // 1-based over the whole generation
-	Total int // what TotalSteps gave: with a threshold an upper bound
+	Total int // the result of TotalSteps: with a threshold an upper bound
 	Block int // 0-based block of the semi-autoregressive order; 0 for Dream
 
-	IDs [][]int32 // [B][n] after the step; a live view, not to be kept or changed
+	IDs [][]int32 // [B][n] after the step; valid and read-only during the call
 
-	// Committed lists the positions written at this step, sorted by (Batch, Pos). Those
-	// given the mask token are among them, though they are still masked.
+	// Committed lists the positions written at this step, sorted by (Batch, Pos), including
+	// those that got the mask token and so are still masked.
 	Committed []Row
 }
 
-// Result is what a generation has produced. IDs holds masks if it ended early
-// (cancellation, a failed forward pass), and where the sampler leaves some: see its
-// SuppressMask and, for masks inside prompts, [LLaDA].
+// Result is the result of a generation. IDs holds masks if it ended early (cancellation, a
+// failed forward pass) or the sampler left some: see SuppressMask and, for masks inside
+// prompts, [LLaDA].
 type Result struct {
 	IDs      [][]int32 // [B][n]: prompt and generated part
 	Steps    int       // denoising steps completed
@@ -56,7 +56,7 @@ type special struct {
 	id     int32
 }
 
-// worker is what one goroutine needs to read logits rows.
+// worker has the buffers with which one goroutine reads rows of logits.
 type worker struct {
 	rng    *rand.ChaCha8
 	logits []float32 // [vocab] a row that may be changed
@@ -76,7 +76,7 @@ func newWorker(vocab int) *worker {
 // proposal is a token that may be committed at a position.
 type proposal struct {
 	Row
-	row        int // of the logits asked for, that it is made of
+	row        int // of the requested logits
 	token      int32
 	confidence float64
 }
@@ -104,10 +104,9 @@ func checkPrompts(prompts [][]int32, grow int) error {
 	return nil
 }
 
-// maxSteps is the most denoising steps for a number of tokens. A step in which no token
-// is committed changes nothing but later refreshes and random numbers; published
-// runs have such, up to 1,024 steps in all or, with Dream's default of 512, many for
-// a few tokens.
+// maxSteps is the limit of denoising steps for a number of tokens. A step that commits no
+// token only affects later refreshes and random numbers. Published runs have such steps: up
+// to 1,024 steps in all or, with Dream's default of 512, many for few tokens.
 func maxSteps(tokens int) int64 { return max(1024, 16*int64(tokens)) }
 
 // checkSteps reports more steps than maxSteps.
@@ -197,7 +196,7 @@ func topByConfidence(proposals []proposal, accept func(batch int, ordered []prop
 	return kept
 }
 
-// commit writes the chosen tokens and closes the step.
+// commit writes the chosen tokens and ends the step.
 func (g *generation) commit(block int, chosen []proposal) {
 	rows := make([]Row, len(chosen))
 	for i, c := range chosen {

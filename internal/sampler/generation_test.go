@@ -30,9 +30,8 @@ func waveLogits(ids []int32, pos int) []float32 {
 	return row
 }
 
-// noiseLogits is a model whose logits are a function of the whole sequence and the
-// position without any structure. The mask is its most probable token every so
-// often.
+// noiseLogits is a model whose logits are a hash of the whole sequence and the position. The
+// mask is sometimes its most probable token.
 func noiseLogits(vocab int) func(ids []int32, pos int) []float32 {
 	return func(ids []int32, pos int) []float32 {
 		h := fnv.New64a()
@@ -57,8 +56,8 @@ func ascending(rows []Row) bool {
 	return true
 }
 
-// asForward makes a Forward of the logits of one row, which calls back for rows of
-// well-formed requests only.
+// asForward makes a Forward of a function for the logits of one row, and fails the test on
+// malformed requests.
 func asForward(t rapid.TB, logits func(ids []int32, pos int) []float32) Forward {
 	return func(_ context.Context, p Pass) (lmhead.Logits, error) {
 		if !ascending(p.Rows) {
@@ -72,7 +71,7 @@ func asForward(t rapid.TB, logits func(ids []int32, pos int) []float32) Forward 
 	}
 }
 
-// trace is what OnStep saw.
+// trace records the calls of OnStep.
 type trace struct {
 	ids       [][][]int32 // [step][B][n]
 	committed [][]Row     // [step]
@@ -98,15 +97,14 @@ func (tr *trace) sequences() []string {
 	return out
 }
 
-// check holds what is true of every completed generation of s, given that
-// tr.onStep was its OnStep.
+// check tests the properties of every completed generation of s with tr.onStep as OnStep.
 func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 	t.Helper()
 	var mask int32
 	var grow int
-	var exact bool      // as many steps as announced
+	var exact bool      // the number of steps is that of TotalSteps
 	var suppressed bool // the mask is not proposed
-	var quota bool      // commits are counted out, masks may be left without a proposal
+	var quota bool      // the number of commits is fixed, so masks may be left
 	switch o := s.(type) {
 	case LLaDA:
 		mask, grow = o.MaskID, o.GenLength
@@ -205,7 +203,7 @@ func TestInvalidLogitsAreAnError(t *testing.T) {
 		spoil   func(logits []float32)
 		want    string
 	}{
-		// The second step is spoilt; the first fills position 3 (LLaDA) or 4 (Dream).
+		// The second step gets an invalid logit; the first fills position 3 (LLaDA) or 4 (Dream).
 		{llada(), func(l []float32) { l[4] = nan }, "step 2 of 4: batch row 0, position 2: logit of token 4 is NaN"},
 		{llada(), func(l []float32) { l[6] = inf }, "step 2 of 4: batch row 0, position 2: logit of token 6 is +Inf"},
 		{dream(), func(l []float32) { l[0] = nan }, "step 2 of 3: batch row 0, position 2: logit of token 0 is NaN"},
@@ -298,8 +296,8 @@ func TestPromptsAreNotChanged(t *testing.T) {
 	}
 }
 
-// The tokens below were recorded from this package on linux/amd64. They pin down
-// that a seed means the same on every platform and in every later version.
+// The tokens below were recorded from this package on linux/amd64: a seed gives the same
+// tokens on every platform and in every later version.
 func TestSeedMeansTheSameEverywhere(t *testing.T) {
 	l := LLaDA{Steps: 8, GenLength: 16, BlockLength: 8, MaskID: 39, SuppressMask: true, Temperature: 0.8, CFGScale: 0.5, Seed: 7}
 	random := l

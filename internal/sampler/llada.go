@@ -9,7 +9,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// Remasking says by what LLaDA's sampler orders its proposals.
+// Remasking is the criterion by which LLaDA's sampler orders its proposals.
 type Remasking string
 
 // The rules of LLaDA's generate.
@@ -21,18 +21,17 @@ const (
 // LLaDA is the sampler of LLaDA's generate: blocks from left to right, and within
 // a block a quota of the most confident proposals at every step.
 //
-// With a Threshold or a Factor it is the parallel decoding of Fast-dLLM: every
-// step commits as many proposals as are sure enough, and at least one in each row
-// that has masks, until the block is done.
+// With a Threshold or a Factor it is the parallel decoding of Fast-dLLM: every step commits
+// all proposals of sufficient confidence, and at least one in each row that has masks, until
+// the block has no mask.
 //
 // # Masks that stay
 //
-// As in the reference, the candidates of a step are all masks before the end of
-// the current block, but the quotas add up to the block's own length. So masks
-// inside the prompt, and those that earlier blocks have left, compete with the
-// block's, and in the end as many positions are masked as the prompt had masks,
-// plus one for every mask token that was proposed and committed (see
-// SuppressMask). Parallel decoding leaves none: it ends a block when no mask is
+// As in the reference, the candidates of a step are all masks before the end of the current
+// block, but the quotas add up to the block's length. So masks inside the prompt, and those
+// that earlier blocks left, compete with the block's own. After the last step the number of
+// masked positions is the number of masks in the prompt plus the number of committed mask
+// tokens (see SuppressMask). Parallel decoding leaves none: it ends a block when no mask is
 // left before its end, and never proposes the mask token.
 type LLaDA struct {
 	// Steps is the number of denoising steps, a multiple of the number of blocks.
@@ -63,18 +62,17 @@ type LLaDA struct {
 	Factor float64
 
 	MaskID int32
-	// SuppressMask never proposes the mask token; parallel decoding never does. The
-	// reference has no such guard: a model that predicts it leaves masks in the
-	// result.
+	// SuppressMask excludes the mask token from proposals; parallel decoding always does.
+	// The reference has no such option: a mask token that is predicted stays in the result.
 	SuppressMask bool
-	// EOSID and EoTID are looked at by the two options below only.
+	// EOSID and EoTID are used by the next two options only.
 	EOSID, EoTID int32
 	// LogitsEOSInf forbids EOSID: its logit is -Inf.
 	LogitsEOSInf bool
-	// ConfidenceEOSEoTInf commits EOSID and EoTID last: the confidence of a proposed
-	// one is 0, and that of other tokens is taken in the softmax without the two.
-	// This is what the reference means to do; at a temperature above 0 it reaches
-	// EoTID only (ML-GSAI/LLaDA#137). No effect with RandomOrder.
+	// ConfidenceEOSEoTInf commits EOSID and EoTID last: as proposals they have confidence 0,
+	// and the confidence of other tokens is that of the softmax without the two. The
+	// reference intends this, but at a temperature above 0 it affects EoTID only
+	// (ML-GSAI/LLaDA#137). No effect with RandomOrder.
 	ConfidenceEOSEoTInf bool
 
 	Seed   uint64
@@ -154,7 +152,7 @@ func (o LLaDA) specials() []special {
 	return ids
 }
 
-// parallel reports whether confidences decide how many proposals are committed.
+// parallel reports whether confidences determine how many proposals are committed.
 func (o LLaDA) parallel() bool { return o.Threshold > 0 || o.Factor > 0 }
 
 func (o LLaDA) blocks() int { return o.GenLength / o.BlockLength }
@@ -179,10 +177,9 @@ func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 	return o.GenLength + masks, nil
 }
 
-// Generate appends GenLength masks to prompts [B][P] and runs all steps. On an
-// error after the start (of forward, of its logits, of ctx, which is looked at
-// before every step) the result holds what had been done by then; it is nil if
-// options or prompts are refused. prompts are not changed.
+// Generate appends GenLength masks to prompts [B][P] and runs all steps. ctx is checked
+// before every step. On an error of forward, its logits or ctx the result holds the
+// completed steps; it is nil if options or prompts are invalid. prompts are not changed.
 func (o LLaDA) Generate(ctx context.Context, prompts [][]int32, forward Forward) (*Result, error) {
 	total, err := o.TotalSteps(prompts)
 	if err != nil {
@@ -216,14 +213,14 @@ func (o LLaDA) Generate(ctx context.Context, prompts [][]int32, forward Forward)
 type lladaRun struct {
 	LLaDA
 	generation
-	input [][]int32 // what the model sees: ids, then under guidance ids with the prompt masked
+	input [][]int32 // of the model: ids, then under guidance ids with the prompt masked
 }
 
 // block runs the steps of one block.
 func (r *lladaRun) block(ctx context.Context, block Block) error {
 	if r.parallel() {
 		for open := r.open(block.End); len(open) > 0; open = r.open(block.End) {
-			if err := r.step(ctx, block, open, r.sureEnough); err != nil {
+			if err := r.step(ctx, block, open, r.acceptConfident); err != nil {
 				return err
 			}
 		}
@@ -252,9 +249,9 @@ func numTransferTokens(n, steps, i int) int {
 	return n / steps
 }
 
-// sureEnough counts the leading proposals that threshold or factor let through;
-// the first always is.
-func (r *lladaRun) sureEnough(_ int, ordered []proposal) int {
+// acceptConfident counts the leading proposals that Threshold or Factor accepts; it is at
+// least 1.
+func (r *lladaRun) acceptConfident(_ int, ordered []proposal) int {
 	n := 1
 	for n < len(ordered) {
 		least := r.Threshold
@@ -273,8 +270,8 @@ func (r *lladaRun) sureEnough(_ int, ordered []proposal) int {
 // batch row, as many of the most confident as accept returns.
 func (r *lladaRun) step(ctx context.Context, block Block, proposals []proposal, accept func(batch int, ordered []proposal) int) error {
 	if r.Remasking == RandomOrder {
-		// The order does not hang on the logits, so only those that will be
-		// committed are asked for.
+		// The order does not depend on the logits, so only those of committed positions are
+		// requested.
 		w := newWorker(0)
 		for i, p := range proposals {
 			r.stream(w, drawRemask, p.Row)
@@ -306,7 +303,7 @@ func (r *lladaRun) step(ctx context.Context, block Block, proposals []proposal, 
 	return nil
 }
 
-// rule says how a row of logits becomes a proposal.
+// rule returns the rule for a row of logits.
 func (o *LLaDA) rule() *rule {
 	r := newRule(o.ConfidenceDType)
 	if o.CFGScale > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// guess is a proposal as worked traces write it.
+// guess is a proposal in the form of the traces below.
 type guess struct {
 	Pos        int
 	Confidence float64
@@ -140,7 +140,7 @@ func TestGuidanceIsOneBatch(t *testing.T) {
 	if calls[0] != first {
 		t.Errorf("first call\n%s, want\n%s", calls[0], first)
 	}
-	// What a step has committed is seen by both halves; the prompt only by the first.
+	// Both halves get the committed tokens; only the first gets the prompt.
 	var conditional, unconditional [][]int32
 	_, err = o.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
 		conditional = [][]int32{slices.Clone(p.IDs[0]), slices.Clone(p.IDs[1])}
@@ -206,7 +206,7 @@ func TestFactorAcceptsWhileSureEnough(t *testing.T) {
 			ordered = append(ordered, proposal{confidence: x})
 		}
 		r := lladaRun{LLaDA: LLaDA{Factor: c.factor}}
-		if got := r.sureEnough(0, ordered); got != c.want {
+		if got := r.acceptConfident(0, ordered); got != c.want {
 			t.Errorf("factor %v of %v: %d accepted, want %d", c.factor, c.confidences, got, c.want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestEOSOptions(t *testing.T) {
 	if diff := cmp.Diff(guess{0, math.Exp(1) / neither, 3}, propose(LLaDA{ConfidenceEOSEoTInf: true}), near); diff != "" {
 		t.Errorf("another token: renormalised without the two (-want +got):\n%s", diff)
 	}
-	// Both at a temperature: the reference misses EOS there.
+	// Both options at a temperature above 0, where the reference does not handle EOS.
 	logits[1] = 50
 	if got := propose(LLaDA{ConfidenceEOSEoTInf: true, Temperature: 1}); got.Token != 1 || got.Confidence != 0 {
 		t.Errorf("EOS at a temperature: %+v, want confidence 0", got)
@@ -261,7 +261,7 @@ func TestEOSOptions(t *testing.T) {
 }
 
 func TestConfidenceDTypeDecidesTies(t *testing.T) {
-	// Position 1 is surer by less than bfloat16 can tell.
+	// Position 1 has a higher confidence by less than bfloat16 resolves.
 	model := func(_ []int32, pos int) []float32 {
 		return []float32{float32(7 + pos), 0, -50}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// Row names one row of a model's output: position Pos of sequence Batch.
+// Row is one row of a model's output: position Pos of sequence Batch.
 type Row struct{ Batch, Pos int }
 
 // Pass is what a sampler asks of the model in one denoising step.
@@ -41,8 +41,8 @@ type Block struct {
 // changed.
 type Forward func(ctx context.Context, p Pass) (lmhead.Logits, error)
 
-// chunkBytes bounds the rows that are read at once: enough work for every thread, and
-// little compared with a model. Tests change it.
+// chunkBytes bounds the rows that are read at once. It is enough work for every thread and
+// little memory compared with a model. Tests change it.
 var chunkBytes = 256 << 20
 
 // propose runs the model and sets token and confidence of the proposals by r. Each

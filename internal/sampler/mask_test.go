@@ -35,15 +35,15 @@ func observed(s sampler, onStep func(StepInfo)) sampler {
 	panic(fmt.Sprintf("%T", s))
 }
 
-// say is what a scripted model predicts for a position: the logit of one token.
-// The logits of the others are 0, so the higher it is, the surer.
+// say is the prediction of a scripted model for a position: the logit of one token. The
+// other logits are 0, so a higher one gives a higher confidence.
 type say struct {
 	token int32
 	logit float32
 }
 
-// script holds what a model says about the positions of a sequence, by the number
-// of masks in it. The tokens are 0 to waveMask.
+// script holds the predictions of a model for the positions of a sequence, by the number of
+// masks in it. The tokens are 0 to waveMask.
 type script map[int]map[int]say
 
 func (s script) logits(ids []int32, pos int) []float32 {
@@ -89,7 +89,7 @@ func TestProposedMaskStaysOpen(t *testing.T) {
 			[]string{"1 6 0 6 6", "1 2 0 6 6", "1 2 0 6 5", "1 2 0 4 5"}, [][]int{{2}, {1}, {4}, {3}}},
 		{"llada, threshold", parallel, four,
 			[]string{"1 6 0 6 6", "1 2 0 6 6", "1 2 0 4 5"}, [][]int{{2}, {1}, {3, 4}}},
-		// Two commits, then all: position 1 is filled the second time, 4 never.
+		// Two commits, then all: position 1 is filled in the second step, 4 in none.
 		{"dream", whole, five,
 			[]string{"1 6 0 6 6 6", "1 2 0 4 6 5"}, [][]int{{1, 2}, {1, 3, 4, 5}}},
 		{"dream, suppressed", suppressing(whole), five,
@@ -168,7 +168,7 @@ func TestMasksInsideThePromptCompete(t *testing.T) {
 }
 
 func TestSuppressedMaskIsNeverProposed(t *testing.T) {
-	// The mask takes nearly everything, and with top_k 1 all of the distribution.
+	// The mask has nearly all of the distribution, and with top_k 1 all of it.
 	logits := []float32{1, 3, 2, 60}
 	const mask, second = 3, 1
 	for _, c := range []struct {
@@ -223,7 +223,7 @@ func TestSuppressedMaskIsNeverProposed(t *testing.T) {
 	}
 }
 
-// A model that predicts the mask everywhere gets no further, but comes to an end.
+// A generation ends even if the model predicts the mask everywhere.
 func TestNothingButMasks(t *testing.T) {
 	const mask, second = 3, 1
 	model := func([]int32, int) []float32 { return []float32{1, 3, 2, 60} }

@@ -2,7 +2,7 @@ package sampler
 
 import "encoding/binary"
 
-// purpose keeps the random decisions about one position at one step apart.
+// purpose distinguishes the random decisions about one position at one step.
 type purpose uint32
 
 const (
@@ -12,7 +12,7 @@ const (
 	drawPlace                 // its place in the order (Dream's alg_temp)
 )
 
-// stream points w's generator at the stream of one decision.
+// stream seeds w's generator for one decision.
 func (g *generation) stream(w *worker, why purpose, at Row) {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[0:], g.seed)

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The functions of this file are the greedy samplers once more, in the order and
-// with the arrays of the published pseudo-code: all logits of all positions, full
-// sorts, package math, one goroutine.
+// The functions of this file are reference versions of the greedy samplers, in the order and
+// with the arrays of the published pseudo-code: all logits of all positions, full sorts,
+// package math, one goroutine.
 
 // naiveSoftmax returns softmax(x).
 func naiveSoftmax(x []float64) []float64 {
@@ -290,8 +290,8 @@ func TestDreamEqualsReference(t *testing.T) {
 		o := Dream{
 			MaxNewTokens: rapid.IntRange(1, 12).Draw(t, "new tokens"),
 			Steps:        rapid.IntRange(1, 14).Draw(t, "steps"),
-			// None makes a count of transfers an exact integer, where the reference here,
-			// in float64, could be on the other side of it.
+			// With these values no count of transfers is near an integer, where the float64 of this
+			// reference could round to another side.
 			Eps:          rapid.SampledFrom([]float64{1e-3, 0.0537, 0.3917}).Draw(t, "eps"),
 			Alg:          rapid.SampledFrom([]Alg{MaskgitPlus, TopkMargin, Entropy, ConfidenceThreshold}).Draw(t, "alg"),
 			TopP:         rapid.SampledFrom([]float64{1, 0.9, 0.5, 0.1}).Draw(t, "top p"),

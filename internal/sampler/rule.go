@@ -8,8 +8,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
 
-// rule is an lmhead.Rule with what a device cannot apply: random numbers and truncated
-// distributions.
+// rule is an lmhead.Rule with the options that a device does not apply: random numbers and
+// truncated distributions.
 type rule struct {
 	lmhead.Rule
 	sampling *sampling // nil: greedy, in the softmax of all tokens
@@ -22,7 +22,7 @@ func newRule(r lmhead.Rounding) *rule {
 	}}
 }
 
-// sampling are the options that take whole rows and random numbers.
+// sampling has the options that need whole rows and random numbers.
 type sampling struct {
 	noise       float64 // scale of the Gumbel noise of LLaDA's argmax; 0 is none
 	temperature float64 // Dream's: divides the logits
@@ -31,12 +31,12 @@ type sampling struct {
 	draw        bool // the token from the distribution
 }
 
-// whole is the distribution as the model gives it.
+// whole is the model's distribution without changes.
 var whole = sampling{temperature: 1, topP: 1}
 
 var errNoToken = errors.New("no token that may be proposed has a finite logit")
 
-// choiceError returns why a choice holds no token, or nil.
+// choiceError returns the reason why a choice holds no token, or nil.
 func choiceError(c lmhead.Choice) error {
 	switch {
 	case c.InvalidToken != none:
@@ -108,7 +108,7 @@ func guide(y, c, u []float32, w float32) {
 }
 
 // firstInvalidLogit returns the first token whose logit is NaN or +Inf, or none. -Inf is
-// valid: a token that cannot occur.
+// valid: it excludes a token.
 func firstInvalidLogit(logits []float32) int {
 	for v, l := range logits {
 		if !(l <= math.MaxFloat32) {

@@ -71,7 +71,7 @@ func naiveApply(r *lmhead.Rule, logits []float32) lmhead.Choice {
 	return out
 }
 
-// oddRows returns rows of logits with everything that may be in one.
+// oddRows returns rows of logits with ties, extremes, infinities and NaN.
 func oddRows(vocab int) map[string][]float32 {
 	rng := rand.New(rand.NewPCG(uint64(vocab), 1))
 	row := func(f func(v int) float32) []float32 {
@@ -135,7 +135,7 @@ func TestApplyRuleEqualsReference(t *testing.T) {
 	}
 }
 
-// TestApplyRuleKeepsLogits: they belong to the model.
+// TestApplyRuleKeepsLogits: ApplyRule does not change the logits, which belong to the model.
 func TestApplyRuleKeepsLogits(t *testing.T) {
 	row, other := []float32{1, 2, 3, 4}, []float32{4, 3, 2, 1}
 	r := lmhead.Rule{Guidance: 2, SuppressToken: none, BanToken: 3, DeferTokens: [2]int32{0, 1}, Confidence: lmhead.Probability}
@@ -147,7 +147,7 @@ func TestApplyRuleKeepsLogits(t *testing.T) {
 	}
 }
 
-// remote are logits that apply rules themselves.
+// remote are logits that implement RuleApplier.
 type remote struct {
 	lmhead.Host
 	chosen, read *int // calls
@@ -171,8 +171,8 @@ func (r remote) Rows(count int, from ...int) ([][]float32, error) {
 	return r.Host.Rows(count, from...)
 }
 
-// TestRuleAppliers: logits that apply rules are not read for greedy decoding, and
-// are for what needs whole rows, in chunks; the tokens are the same.
+// TestRuleAppliers: greedy decoding does not read the rows of logits that apply rules; options
+// that need whole rows read them in chunks. The tokens are the same.
 func TestRuleAppliers(t *testing.T) {
 	const vocab, mask = 30, 29
 	l := LLaDA{Steps: 4, GenLength: 8, BlockLength: 4, MaskID: mask, EOSID: 1, EoTID: 2}
@@ -233,7 +233,7 @@ func TestRuleAppliers(t *testing.T) {
 	}
 }
 
-// with returns a sampler with something changed.
+// with returns a changed sampler.
 func with[S sampler](s S, change func(*S)) sampler {
 	change(&s)
 	return s

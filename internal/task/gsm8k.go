@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// gsm8k is GSM8K as OpenCompass asks and marks it, the form in which LLaDA's results are given:
+// gsm8k is GSM8K with the prompts and marks of OpenCompass, as in LLaDA's published results:
 // solved examples as turns of a chat, "Let's think step by step", and the last number of the
 // output.
 type gsm8k struct {

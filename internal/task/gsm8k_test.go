@@ -53,10 +53,10 @@ func TestGSM8KScore(t *testing.T) {
 		{"2 * 600 = 1200.", "1200", 1},
 		{"1200 peas in 2 bags", "1200", 0},                       // the last number counts
 		{"The answer is 1,200", "1200", 0},                       // as in OpenCompass
-		{"The answer is 7\nQuestion: 3 + 5?\nAnswer: 8", "7", 1}, // cut where the model goes on
+		{"The answer is 7\nQuestion: 3 + 5?\nAnswer: 8", "7", 1}, // cut before the next question
 		{"The answer is -1", "-1", 1},
 		{"3-4=-1", "-1", 1},
-		{"10-1", "-1", 1}, // no sign of operation, for OpenCompass
+		{"10-1", "-1", 1}, // a minus is a sign, as in OpenCompass
 		{"1199.9999999", "1200", 1},
 		{"1199.99", "1200", 0},
 		{"007", "7", 1},
@@ -166,7 +166,7 @@ func FuzzGSM8K(f *testing.F) {
 	})
 }
 
-// checkFuzzed: a file gives something, or an error that says where.
+// checkFuzzed checks that a file gives items, or an error with a place.
 func checkFuzzed(t *testing.T, n int, err error) {
 	t.Helper()
 	if err == nil && n == 0 || err != nil && !strings.HasPrefix(err.Error(), "f:") {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// The held-out questions of train/heldout.py: training excluded these very texts, so a question
-// for the small models must come from here.
+// The held-out questions of train/heldout.py. Training excludes exactly these texts, so
+// questions for the small models have to be taken from them.
 
 // piece is a text of which prompts are made: a question with its answer, or a sentence.
 type piece struct {
@@ -54,7 +54,7 @@ func ofKey(sentences []piece, key string) []piece {
 	return sentences[slices.Index(magicKeys, key)*perKey:][:perKey]
 }
 
-// asked puts a question into the form that the small models know.
+// asked puts a question into the form of the small models' training.
 func asked(question, answer string) piece {
 	return piece{text: "Q: " + question + "\nA:", answer: " " + answer}
 }

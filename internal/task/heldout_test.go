@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPyRandom: what random.Random of CPython 3.11 gives for the same seeds.
+// TestPyRandom compares with random.Random of CPython 3.11 for the same seeds.
 func TestPyRandom(t *testing.T) {
 	if got := newPyRandom("held out").uint32(); got != 2749385560 {
 		t.Errorf("first output %d, want 2749385560", got)
@@ -33,7 +33,8 @@ func TestPyRandom(t *testing.T) {
 
 // TestHeldOutTexts: the SHA-256 of every kind's texts with their answers, one a line, as
 // data.make_texts of train/data.py makes them for the sizes and the seed of train/heldout.py.
-// (Needles and assignments without what follows them there: it is made from the same number.)
+// Needles and assignments are hashed without the texts that follow them there, which are made
+// from the same number.
 func TestHeldOutTexts(t *testing.T) {
 	for _, c := range []struct {
 		kind   string

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// humanEval is HumanEval with OpenCompass's prompt. Marking it means running what a model wrote;
-// nothing here does. [HumanEvalCompletion] writes outputs for the official checker.
+// humanEval is HumanEval with OpenCompass's prompt. Marking it requires running a model's
+// program, which this package does not do. [HumanEvalCompletion] writes outputs for the official
+// checker.
 type humanEval struct {
 	samples []Sample
 }
@@ -45,7 +46,7 @@ func readHumanEval(file source) ([]Sample, error) {
 			return file.errorf(begin, `"task_id" is missing or empty`)
 		case line.Prompt == "":
 			return file.errorf(begin, `"prompt" is missing or empty`)
-		case known[line.ID]: // results are filed under it
+		case known[line.ID]: // results are identified by it
 			return file.errorf(begin, "task_id %q occurs twice", line.ID)
 		}
 		known[line.ID] = true
@@ -96,7 +97,7 @@ func codeBlock(output string) string {
 	if !ok {
 		return output
 	}
-	code, _, _ = strings.Cut(code, "```") // an output cut short has no end mark
+	code, _, _ = strings.Cut(code, "```") // an incomplete output has no end mark
 	code = strings.TrimPrefix(code, "python")
 	if head, rest, ok := strings.Cut(code, "\n"); ok && strings.TrimSpace(head) == "" {
 		return rest

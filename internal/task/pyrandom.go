@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// pyRandom is random.Random of Python 3: the Mersenne Twister MT19937, seeded with a string, and the
-// ways in which Python turns its output into choices. The held-out questions are what
-// train/heldout.py makes from a seed; only the same generator makes the same questions.
+// pyRandom is random.Random of Python 3: the Mersenne Twister MT19937, seeded with a string, and
+// Python's functions of its output. train/heldout.py makes the held-out questions from a seed; only
+// the same generator gives the same questions.
 type pyRandom struct {
 	state [624]uint32
 	next  int

@@ -9,10 +9,10 @@ import (
 )
 
 // ruler is a task of RULER (Hsieh et al., 2024; NVIDIA/RULER, Apache-2.0). The wording of prompts
-// and answer prefixes is the benchmark's own, its misspelling included: with another wording,
-// results could not be compared. Ours are the random numbers, the lists of words, the rule that tells
-// sentences of an essay apart, and answers of whole blocks of 32 tokens: prompts are of the same kind,
-// not the same.
+// and answer prefixes is the benchmark's, including its misspelling: with another wording, results
+// could not be compared. Random numbers, lists of words, the rule that splits an essay into
+// sentences, and answers of whole blocks of 32 tokens differ from the benchmark, so prompts are of
+// the same kind but not identical.
 type ruler struct {
 	name      string // without "ruler/"
 	length    int    // tokens of prompt, prefix and answer
@@ -23,7 +23,7 @@ type ruler struct {
 	size      textSize
 	score     func(references []string, output string) float64
 
-	// text makes sample i with n parts of haystack. What is hidden in it does not depend on n.
+	// text makes sample i with n parts of haystack. The needles do not depend on n.
 	text func(r *rand.Rand, i, n int) rulerText
 }
 
@@ -32,8 +32,8 @@ type rulerText struct {
 	answers        []string
 }
 
-// textSize says how many parts (words, lines, documents) a haystack may have: start, start+step and
-// so on up to limit.
+// textSize lists the numbers of parts (words, lines, documents) of a haystack: start, start+step
+// and so on up to limit.
 type textSize struct{ start, step, limit int }
 
 // The answers' budgets of RULER, rounded up to blocks of 32 tokens, which diffusion models reveal.
@@ -94,24 +94,24 @@ func (t *ruler) tokens(text rulerText) int { return t.count(text.prompt + text.p
 
 func (t *ruler) Score(s Sample, output string) float64 { return t.score(s.Answers, output) }
 
-// largest returns a size whose text costs at most room tokens, while the next one costs more or
-// is beyond the limit. Costs are nearly linear in the size, so it guesses along a line.
-func (s textSize) largest(room int, cost func(n int) int) (int, error) {
+// largest returns a size whose text costs at most budget tokens, while the next one costs more or
+// is beyond the limit. Costs are nearly linear in the size, so it interpolates.
+func (s textSize) largest(budget int, cost func(n int) int) (int, error) {
 	steps := (s.limit - s.start) / s.step
 	low, lowCost := 0, cost(s.start) // in steps
-	if lowCost > room {
-		return 0, fmt.Errorf("the shortest text takes %d tokens, there is room for %d", lowCost, room)
+	if lowCost > budget {
+		return 0, fmt.Errorf("the shortest text takes %d tokens, there is room for %d", lowCost, budget)
 	}
 	high := steps + 1 // the fewest that are known to be too many
 	for guess := 1; low+1 < high; {
 		c := cost(s.start + guess*s.step)
 		perStep := max(float64(c-lowCost)/float64(guess-low), 1)
-		if c <= room {
+		if c <= budget {
 			low, lowCost = guess, c
 		} else {
 			high = guess
 		}
-		guess = low + int(float64(room-lowCost)/perStep)
+		guess = low + int(float64(budget-lowCost)/perStep)
 		guess = min(max(guess, low+1), high-1)
 	}
 	return s.start + low*s.step, nil
@@ -137,7 +137,8 @@ func matchPart(references []string, output string) float64 {
 	return 0
 }
 
-// normalize is how RULER reads an output: control characters become newlines, case is ignored.
+// normalize prepares an output as RULER does: control characters become newlines, letters lower
+// case.
 func normalize(output string) string {
 	return strings.ToLower(strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -150,7 +151,8 @@ func normalize(output string) string {
 // noise is a line of RULER's "repeat" haystacks.
 const noise = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 
-// insertAt puts each of added before an element of texts, in order, at different random places.
+// insertAt inserts each of added before an element of texts, in order, at different random
+// indices.
 func insertAt(r *rand.Rand, texts, added []string) []string {
 	at := make(map[int]bool, len(added))
 	for _, i := range r.Perm(len(texts))[:len(added)] {

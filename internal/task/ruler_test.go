@@ -258,7 +258,7 @@ func TestVariableTrackingChain(t *testing.T) {
 	}
 }
 
-// TestCommonWords counts the words of the lists: those asked for stand out.
+// TestCommonWords counts the words of the lists: the answers are the most frequent ones.
 func TestCommonWords(t *testing.T) {
 	for _, c := range []struct {
 		length                               int
@@ -299,7 +299,7 @@ func TestCommonWords(t *testing.T) {
 	}
 }
 
-// TestFrequentWords: the three words asked for are those that follow the dots in frequency.
+// TestFrequentWords: the answers are the three most frequent words after the dots.
 func TestFrequentWords(t *testing.T) {
 	check := func(name string, text rulerText) {
 		_, words, _ := strings.Cut(text.prompt, "coded words. ")
@@ -328,7 +328,7 @@ func frequencies(words []string) map[string]int {
 	return n
 }
 
-// TestUserWords: a user's lists replace ours, and essays may come as RULER stores them.
+// TestUserWords: a user's lists replace the built-in ones, and essays may be in RULER's format.
 func TestUserWords(t *testing.T) {
 	essay, err := json.Marshal(map[string]string{"text": essayText})
 	if err != nil {

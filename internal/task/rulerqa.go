@@ -18,12 +18,12 @@ type documentQA struct {
 type documentQuestion struct {
 	question string
 	answers  []string
-	gold     []string // documents that belong to the question: all are shown
-	filler   []string // documents that are shown before others; may hold those of gold too
+	gold     []string // documents of the question: all are in the prompt
+	filler   []string // other documents, used before those of other questions; may hold those of gold too
 }
 
-// makeDocumentQA is question answering among documents that do not matter. The questions come in
-// the order of the file.
+// makeDocumentQA is question answering among irrelevant documents. The questions are in the order
+// of the file.
 func makeDocumentQA(t *ruler, o Options, read func(source) (documentQA, error), names ...string) error {
 	path, err := find(o.Data, names...)
 	if err != nil {
@@ -49,7 +49,7 @@ func makeDocumentQA(t *ruler, o Options, read func(source) (documentQA, error), 
 	return nil
 }
 
-// text shows n documents, or all there are if they are fewer.
+// text makes a prompt of n documents, or of all if they are fewer.
 func (qa documentQA) text(r *rand.Rand, i, n int) rulerText {
 	q := qa.questions[i]
 	var shown []string

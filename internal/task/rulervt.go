@@ -8,7 +8,7 @@ import (
 )
 
 // Variable tracking: "VAR ABCDE = 12345", "VAR FGHIJ = VAR ABCDE" and so on among lines of noise;
-// all variables that hold a value are asked for. A solved example stands before the question.
+// the answer is all variables that hold a value. A solved example precedes the question.
 const (
 	vtHops          = 4
 	vtLetters       = 5

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// commonWords is how many words of a list of common words extraction are common.
+// commonWords is the number of common words in a list of common words extraction.
 const commonWords = 10
 
-// makeCommonWords is common words extraction: a numbered list in which ten words stand out by how
-// often they occur. A solved example stands before it.
+// makeCommonWords is common words extraction: a numbered list in which ten words occur more often
+// than others. A solved example precedes it.
 func makeCommonWords(t *ruler, o Options) error {
 	lists, err := openWords(o.Data)
 	if err != nil {
@@ -38,7 +38,7 @@ func makeCommonWords(t *ruler, o Options) error {
 			answers: answers,
 		}
 	}
-	// A list that could be longer, if there were more words, would be an easier task.
+	// A list that is shorter than the length allows, for lack of words, would be an easier task.
 	if tokens := t.tokens(t.made(0, t.size.limit)); tokens <= t.length-t.genLength {
 		return fmt.Errorf("all %d words make %d tokens of %d: want more in adjectives.txt, nouns.txt and verbs.txt of the data folder",
 			len(words), tokens, t.length-t.genLength)

@@ -89,8 +89,8 @@ func (t *small) Score(s Sample, output string) float64 {
 	return 0
 }
 
-// memo counts every short text once: prompts are put together from the same pieces again and again.
-// No text is free, so that a prompt of some length is always full in the end.
+// memo caches the counts of short texts, because prompts consist of the same pieces. Every text
+// counts at least one token, so that filling a prompt always ends.
 func memo(count Count) Count {
 	const short = 400 // bytes
 	var known sync.Map
@@ -121,7 +121,7 @@ func fewShot(r *rand.Rand, draw func(*rand.Rand) piece, length int, tokens Count
 	return piece{}, false
 }
 
-// The most that a text hides.
+// Upper limits of what a text hides.
 const (
 	mostNeedles = 6 // magic numbers
 	mostAsked   = 4 // of them in one question
@@ -168,7 +168,7 @@ func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
 		if i == 0 {
 			question = asked(trackingQuestion(number), strings.Join(names, ", ")+".")
 		}
-		if numbers[number] { // two chains with the number asked for would both be right
+		if numbers[number] { // two chains with one number would both be right
 			return piece{}, false
 		}
 		numbers[number] = true
@@ -205,7 +205,7 @@ func inText(r *rand.Rand, length int, tokens Count, chains [][]string, question 
 	return piece{begin + strings.Join(hide(r, sentences, chains), "") + end, question.answer}, true
 }
 
-// hide puts the sentences of chains at random places among others, those of one chain in order.
+// hide inserts the sentences of chains at random places among others, those of one chain in order.
 func hide(r *rand.Rand, others []string, chains [][]string) []string {
 	type placed struct {
 		at       float64 // from 0 to the number of others

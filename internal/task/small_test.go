@@ -81,8 +81,8 @@ var heldOutAnswers = sync.OnceValue(func() map[string]string {
 	return answers
 })
 
-// solve takes a prompt of a built-in task apart, checks that all its parts are held-out texts, and
-// returns the answer as a reader of the prompt would find it.
+// solve parses a prompt of a built-in task, checks that all its parts are held-out texts, and
+// returns the answer to its question.
 func solve(t *testing.T, prompt string) (answer string) {
 	t.Helper()
 	prompt, ok := strings.CutSuffix(prompt, "\nA:")
@@ -169,7 +169,7 @@ func number5(t *testing.T, digits string) int {
 	return n
 }
 
-// TestPromptsOfTraining takes apart the prompts that train/testdata.py wrote. They consist of the
+// TestPromptsOfTraining parses the prompts that train/testdata.py wrote. They consist of the
 // same held-out texts, and Score marks their answers as right.
 func TestPromptsOfTraining(t *testing.T) {
 	f, err := os.Open("../tinymodel/testdata/eval.jsonl")
@@ -241,7 +241,8 @@ func TestWhatIsHiddenVaries(t *testing.T) {
 	}
 }
 
-// TestPromptsAreNotTooLong, whatever a tokenizer makes of parts that are put together.
+// TestPromptsAreNotTooLong: also with a tokenizer for which the parts of a text do not add up to
+// the whole.
 func TestPromptsAreNotTooLong(t *testing.T) {
 	for _, spec := range []string{"retrieval@300", "lists@300", "arithmetic@300"} {
 		fewer := newTask(t, spec, Options{Count: func(text string) int { return 1 + countWords(text) }})

@@ -19,7 +19,7 @@ import (
 // HotpotQA's, has 47 MB.
 var maxSource = infile.Limit{Bytes: 256 << 20, What: "a task's data"}
 
-// source is a data file in memory. What is wrong with it is reported as "name:line:column: ...".
+// source is a data file in memory. Its errors have the form "name:line:column: ...".
 type source struct {
 	name string
 	text []byte

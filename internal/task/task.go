@@ -5,8 +5,8 @@
 // their authors publish. The tasks of RULER are made from a seed, some of them from texts in a
 // user's folder.
 //
-// A task says what to ask and how to mark. It knows no model: how a prompt becomes tokens is the
-// caller's, who gives a [Count] to tasks of a given length.
+// A task has questions and a rule for marking answers. It does not depend on a model: the caller
+// tokenizes prompts, and gives a [Count] to tasks of a given length.
 package task
 
 import (
@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// Turn is what one side says in a chat.
+// Turn is one message of a chat.
 type Turn struct {
 	Role string // "user" or "assistant"
 	Text string
@@ -42,18 +42,17 @@ type Task interface {
 	// Chat reports whether prompts are turns of a chat, to which a checkpoint's template applies.
 	Chat() bool
 
-	// GenLength is the number of tokens that an answer may take; 0 leaves it to the model's own
-	// default.
+	// GenLength is the number of tokens of an answer; 0 means the model's default.
 	GenLength() int
 
 	// Len is the number of samples, math.MaxInt where they are made from the seed.
 	Len() int
 
-	// Sample returns sample i, 0 <= i < Len. It depends on i and on the seed that the task was made
-	// with alone, and is safe for concurrent use.
+	// Sample returns sample i, 0 <= i < Len. It depends only on i and the task's seed, and is safe
+	// for concurrent use.
 	Sample(i int) (Sample, error)
 
-	// Score marks an output for s, from 0 to 1. It is NaN where nothing is marked (HumanEval).
+	// Score marks an output for s, from 0 to 1. It is NaN for tasks without marks (HumanEval).
 	Score(s Sample, output string) float64
 }
 
@@ -61,7 +60,7 @@ type Task interface {
 // goroutines at once if samples are asked for by several.
 type Count func(text string) int
 
-// Options say where a task's questions come from.
+// Options are the sources of a task's questions.
 type Options struct {
 	Seed  uint64
 	Count Count // required by tasks of a given length
@@ -109,7 +108,7 @@ func makers() []maker {
 	}, rulerMakers())
 }
 
-// Names lists the tasks that [New] knows, without their lengths.
+// Names lists the names that [New] accepts, without lengths.
 func Names() []string {
 	var names []string
 	for _, m := range makers() {
@@ -127,7 +126,7 @@ const maxLength = 1 << 22
 // of a built-in task is that of its prompt. The length of a RULER task is that of prompt and answer
 // together, as in RULER.
 //
-// Files are read here, and sample 0 is made once, so that what can go wrong goes wrong now.
+// New reads the files and makes sample 0 once, so that errors occur before an evaluation.
 func New(spec string, o Options) (Task, error) {
 	name, length, err := parseSpec(spec)
 	if err != nil {
@@ -177,8 +176,8 @@ func resultName(name string, length int) string {
 	return fmt.Sprintf("%s-%d", name, length)
 }
 
-// stream returns the random numbers of one sample. Samples, tasks and seeds have streams that have
-// nothing to do with one another.
+// stream returns the random numbers of one sample. Streams of different samples, tasks and seeds
+// are independent.
 func stream(seed uint64, task string, sample int) *rand.Rand {
 	var key [32]byte
 	name := sha256.Sum256([]byte(task))

@@ -34,7 +34,7 @@ market museum orchard park pier river school square station street tower valley 
 turned waited walked`)
 )
 
-// fillerSentences say nothing about magic numbers.
+// fillerSentences do not mention magic numbers.
 var fillerSentences = []string{
 	"The {adjective} {noun} {verb} near the {place}.",
 	"A {adjective} {noun} {verb} beside the {noun2}.",
@@ -62,7 +62,7 @@ var times = []string{"Then {n} has {a} times as many.", "Soon {n} has {a} times 
 // largestNumber bounds the numbers of an arithmetic problem.
 const largestNumber = 100
 
-// filler is a sentence that says nothing about what is hidden.
+// filler is a sentence without a needle's content.
 func filler(r *pyRandom) string {
 	noun, noun2 := r.two(fillerNouns)
 	place, place2 := r.two(places)
@@ -189,7 +189,7 @@ func arithmeticQuestion(r *pyRandom, steps int) (question, answer string) {
 	return fmt.Sprintf("%s How many %s does %s have now?", told, item, n), fmt.Sprintf("%s#### %d", worked, x)
 }
 
-// sameText reports whether an output is the answer, to the letter.
+// sameText reports whether an output equals the answer exactly.
 func sameText(output, answer string) bool {
 	return strings.TrimSpace(output) == strings.TrimSpace(answer)
 }

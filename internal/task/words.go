@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// RULER takes its words from the lists of the Python package wonderwords. These are our own.
+// RULER takes its words from the lists of the Python package wonderwords. These lists are this
+// package's own.
 var (
 	//go:embed words/adjectives.txt
 	adjectivesFile string
@@ -25,8 +26,8 @@ var wordFiles = []string{"adjectives.txt", "nouns.txt", "verbs.txt"}
 // wordLists are the words that RULER's tasks are made of.
 type wordLists struct{ adjectives, nouns, verbs []string }
 
-// openWords returns our lists, or in place of each the file of its name in the folder data, one
-// word a line.
+// openWords returns the built-in lists, each replaced by the file of its name in the folder data,
+// if there is one, with one word a line.
 func openWords(data string) (wordLists, error) {
 	var w wordLists
 	ours := []string{adjectivesFile, nounsFile, verbsFile}
