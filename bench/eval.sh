@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every table and picture of the evaluation of both small models, from nothing.
+# Makes every table and picture of the evaluation of both small models.
 #
 #   bench/eval.sh [--short] [FOLDER]
 #
 # FOLDER (default: eval) gets a Markdown table for each comparison, its cells as JSON lines, pictures, and the answers.
-# Started again it goes on from the answers that are there. --short asks few short questions and takes minutes.
+# A second run continues from the existing answers. --short asks few short questions and takes minutes.
 #
 #   PULSECOL   command to run          (default: go run ./cmd/pulsecol)
 #   MODELS     small models            (default: llada dream)
@@ -25,7 +25,7 @@ out=${1-eval}
 samples=${SAMPLES-$samples} long=${LONG-$long} medium=${MEDIUM-$medium}
 mkdir -p "$out"
 
-# compare NAME FLAG... runs one comparison of $model and writes $out/$model-NAME.*; the second call only counts.
+# compare NAME FLAG... runs one comparison of $model and writes $out/$model-NAME.*. Its second command only reads answers.
 compare() {
   local name=$1
   shift
@@ -35,7 +35,7 @@ compare() {
   "${command[@]}" --json >"$out/$model-$name.jsonl"
 }
 
-# Of 630 tokens SparseD keeps 49 % of pairs with its own blocks of 128 where 20 % are asked for, and 28 % with blocks of 32.
+# Of 630 tokens at a sparsity of 80 %, SparseD keeps 49 % of the pairs with its own blocks of 128 and 28 % with blocks of 32.
 for model in ${MODELS-llada dream}; do
   compare methods --task "$long" --method full,pulsecol,sparsed,block-pr,column-ss,window,streaming --sparsity 0.8,0.9 --block-size 32
   compare schedules --task "$medium" --method pulsecol --sparsity 0.9 --schedule uniform,random,power,adaptive --refreshes 1,2,4

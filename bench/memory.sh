@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What generations do to a GPU's memory: after a few steps and after many, in a second generation of the same process, and
+# Checks the GPU memory of generations: after few steps and after many, in a second generation of the same process, and
 # after the process is killed while it loads weights and while it computes.
 #
-#   bench/memory.sh [PULSECOL]     a program built with -tags cuda; pulsecol without
+#   bench/memory.sh [PULSECOL]     PULSECOL is a program built with -tags cuda (default: pulsecol)
 #
 # LENGTH (4096) is the number of tokens, STEPS (1000) that of the long generation. Runs on the GPU that is first in
 # CUDA_VISIBLE_DEVICES, or GPU 0; numbers of nvidia-smi, in MiB, are of that GPU, so nothing else should use it. Exits with 1

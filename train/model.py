@@ -28,12 +28,12 @@ class Config:
     rope_theta: float = 10000.0
     rms_norm_eps: float = 1e-5
 
-    model_type: ClassVar[str]         # as train.py --model-type has it: that of config.json in lower case
+    model_type: ClassVar[str]         # value of train.py --model-type: that of config.json in lower case
     qkv_bias: ClassVar[bool] = False
     shifted: ClassVar[bool] = False   # output row i-1 predicts token i
     json_identity: ClassVar[dict]     # the beginning of config.json
     json_fields: ClassVar[dict]       # its sizes, and the field here of each
-    json_constants: ClassVar[dict]    # what else it says
+    json_constants: ClassVar[dict]    # its other fields
 
     def to_json(self) -> dict:
         """config.json as HuggingFace writes it."""

@@ -70,7 +70,7 @@ class Course:
 SINGLE_LENGTHS = {64: 1.0, 96: 1.5, 128: 2.0}
 SINGLE = {"arithmetic": 0.7, "lists": 0.3}
 COURSES = {
-    # From nothing, all tasks at once: 8.7 minutes did not teach retrieval. So it is learned before the tasks that need it.
+    # With all tasks from the start, 8.7 minutes were too short to learn retrieval. So it comes before the tasks that need it.
     "first": Course(
         SINGLE_LENGTHS, {192: 1.0, 256: 1.0, 384: 1.0, 512: 1.5, 768: 1.5, 1056: 2.0, 1408: 1.0, 2112: 2.0},
         {128: SINGLE,

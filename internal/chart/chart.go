@@ -22,7 +22,7 @@ import (
 
 // Chart is a picture of lines, with a legend to the right.
 type Chart struct {
-	Title, X, Y string // what stands above it and along its axes
+	Title, X, Y string // text above the plot and along its axes
 	Lines       []Line
 	LogX        bool                 // the x axis is logarithmic, with ticks at the points
 	TickX       func(float64) string // the text of such a tick; nil is the number
@@ -41,18 +41,18 @@ type Line struct {
 // without errors has no bars.
 type Point struct{ X, Y, Below, Above float64 }
 
-// Style is how a line and its points look.
+// Style is the look of a line and its points.
 type Style struct {
 	Color  color.Color
 	Dashes []vg.Length
 	Glyph  draw.GlyphDrawer // nil: no points
 }
 
-// Reference is the style of what other lines are compared with.
+// Reference is the style of the line that others are compared with.
 var Reference = Style{color.Black, []vg.Length{vg.Points(1), vg.Points(3)}, nil}
 
-// palette are colours that people with any kind of colour vision can tell apart
-// (Okabe and Ito), black left out: it is the reference's.
+// palette are colours that people with any kind of colour vision can distinguish (Okabe and
+// Ito), without black, which is the reference's.
 var palette = []color.Color{
 	color.RGBA{0, 114, 178, 255},   // blue
 	color.RGBA{213, 94, 0, 255},    // vermilion
@@ -68,8 +68,8 @@ var glyphs = []draw.GlyphDrawer{
 
 var dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
 
-// StyleOf returns the style of line i. It tells lines apart by more than colour:
-// where they coincide, all show.
+// StyleOf returns the style of line i. Styles differ in more than colour, so that lines that
+// coincide are all visible.
 func StyleOf(i int) Style { return StyleAs(i, i) }
 
 // StyleAs is StyleOf for lines in two directions: equal colours and points for
@@ -127,8 +127,8 @@ func (c *Chart) WriteFile(file string) error {
 	return save(file, p, &legend, legendWidth)
 }
 
-// scaleY sets the range and the ticks of the y axis. Points and the caps of their bars stay
-// clear of the frame.
+// scaleY sets the range and the ticks of the y axis. Points and the caps of their bars do not
+// touch the frame.
 func (c *Chart) scaleY(y *plot.Axis) {
 	if c.LogY {
 		y.Min, y.Max = y.Min/1.25, y.Max*1.25

@@ -1,5 +1,5 @@
-// Package columns is the bitmap of columns that attention, its statistics and its
-// inspection share: which keys each group of queries keeps.
+// Package columns holds the bitmap of columns that attention, its statistics and its
+// inspection share: the keys that each group of queries keeps.
 package columns
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// Table says which keys each group of consecutive queries keeps, for some heads.
+// Table holds the keys that each group of consecutive queries keeps, for some heads.
 type Table struct {
 	Heads int      // of all batch rows; 1 if they share one table
 	Len   int      // tokens
@@ -20,8 +20,8 @@ type Table struct {
 	Bits  []uint32 // [Heads, Groups, Words]; key j is bit j%32 of word j/32
 }
 
-// Check returns an error unless the sizes are at least 1 and Bits has the words that
-// they ask for.
+// Check returns an error unless the sizes are at least 1 and Bits has the number of words
+// that they require.
 func (t *Table) Check() error {
 	if t.Heads < 1 || t.Len < 1 || t.Group < 1 || len(t.Bits) != t.Heads*t.Groups()*t.Words() {
 		return fmt.Errorf("columns: a table of %d words is not of %d heads, %d tokens and groups of %d", len(t.Bits), t.Heads, t.Len, t.Group)
@@ -99,13 +99,12 @@ func (t *Table) Churn(old *Table) float64 {
 	return float64(t.NewPairs(old)) / float64(pairs)
 }
 
-// Union is the number of different keys of neighbouring groups: those of a block, over
-// the mean number of keys of its groups; mean over blocks and heads. See Block. It is 1
-// if the groups of a block keep the same keys, and their number if no two share any.
+// Union is the number of different keys of a block of groups divided by the mean number of
+// keys of its groups, as the mean over blocks and heads. See Block. It is 1 if the groups of
+// a block keep the same keys, and the number of groups if no two share a key.
 //
-// Blocks without any key do not count, nor does a last one with fewer groups, which
-// cannot reach as much. Without a block that counts, or with one group in each, Union is
-// NaN.
+// Blocks without any key do not count, nor does a last block with fewer groups, whose
+// maximum is lower. Union is NaN if no block counts or blocks have one group.
 func (t *Table) Union() float64 {
 	block := Block(t.Group)
 	if block == 1 {
@@ -134,9 +133,8 @@ func (t *Table) Union() float64 {
 	return sum / blocks
 }
 
-// Block is the number of neighbouring groups that share keys: as many as fit into 128
-// queries, whose keys a GPU kernel fetches together, and at least one. Blocks are
-// counted from the first group.
+// Block is the number of neighbouring groups in a block of 128 queries, whose keys a GPU
+// kernel fetches together; at least one. Blocks are counted from the first group.
 func Block(group int) int { return max(1, 128/group) }
 
 // Has reports whether a row keeps key j.

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
 
-// TestTable holds the counts of a table to loops over queries and keys.
+// TestTable compares the counts of a table with loops over queries and keys.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	for _, c := range []struct{ heads, n, group int }{{1, 1, 1}, {2, 31, 8}, {3, 32, 32}, {1, 33, 16}, {2, 100, 7}, {2, 65, 1 << 40}} {
@@ -83,8 +83,7 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestUnion counts the keys of blocks of groups of a table that says which: keys of
-// each group in turn, head after head.
+// TestUnion compares Union with counts by hand, for given keys of each group, head by head.
 func TestUnion(t *testing.T) {
 	same := func(times int, keys ...int) (groups [][]int) { return slices.Repeat([][]int{keys}, times) }
 	for _, c := range []struct {
@@ -120,7 +119,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// TestUnionOfRandom: of tables with a known share in common, what chance makes of it.
+// TestUnionOfRandom: random tables with a known common share have the expected Union.
 func TestUnionOfRandom(t *testing.T) {
 	const n, keep = 4096, 819
 	for _, group := range []int{32, 64} {

@@ -98,7 +98,7 @@ func TestSparsityChart(t *testing.T) {
 // TestRecords: a record says what was measured, where, when and how, and is the only one of
 // its benchmark.
 func TestRecords(t *testing.T) {
-	aside := []string{ // what a record says about the measurement, not about what is measured
+	aside := []string{ // fields that do not identify a benchmark
 		"ms", "ms_range", "runs_ms", "rounds", "whole_ms", "load_ms", "need_bytes", "held_bytes", "tflops", "gbs", "gflops", "peak_gflops",
 		"percent_of_peak", "percent_of_peak_cpu", "percent_of_passes", "gflops_of_passes", "fa2_ms", "cudnn_ms", "cpu", "gpu", "go", "torch", "modules",
 		"commit", "date", "command", "samples", "timing", "score", "stderr", "kept", "refreshes_mean", "times_float32", "error_rms", "error_max",
@@ -133,7 +133,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestFill: what stands outside of the marks stays, and mistakes in them are named.
+// TestFill: text outside of the marks does not change, and errors name mistakes in marks.
 func TestFill(t *testing.T) {
 	b := records(t)
 	page := "one\n" + markBegin + "cpu-error" + markName + "stale\n" + markEnd + "\ntwo\n"
@@ -172,11 +172,11 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// mostWords is the length of a page.
+// mostWords is the largest number of words of a page.
 const mostWords = 1500
 
-// TestPages: pages are short, in the field's words, and without references to versions of the
-// code, which readers do not have.
+// TestPages: pages are short, use the field's words, and do not refer to versions of the code,
+// which readers do not have.
 func TestPages(t *testing.T) {
 	words := regexp.MustCompile(`(?i)\b(behind|beside|nobody|whoever|is told|rehears\w+|twins?|made up|wanted rows?|matrix units?|copy engine)\b`)
 	hash := regexp.MustCompile("\\b[0-9a-f]{7,40}\\b")
@@ -204,7 +204,7 @@ var (
 	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestLinks: files and headings that pages link to are there.
+// TestLinks: files and headings that pages link to exist.
 func TestLinks(t *testing.T) {
 	for _, page := range allPages(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {

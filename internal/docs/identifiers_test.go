@@ -82,7 +82,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// TestIdentifiers: what the pages call by a Go name is there.
+// TestIdentifiers: Go names in the pages exist.
 func TestIdentifiers(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	types := map[string]map[string]bool{} // the members of the packages' types

@@ -10,8 +10,8 @@
 //	<!-- bench: gpu-steps -->
 //	<!-- end -->
 //
-// The tests of this package fail if a page is not what the command makes. They also build
-// the pages' Go code, follow their links and hold them to a length.
+// The tests of this package fail if a page differs from the command's output. They also build
+// the pages' Go code, follow their links and limit their length.
 package main
 
 import (

@@ -109,7 +109,7 @@ func (t *table) fail(err error) {
 	}
 }
 
-// note remembers where the numbers of the table come from.
+// note records the machine and the date of numbers in the table.
 func (t *table) note(file string, r record) {
 	if t.files == nil {
 		t.files, t.from = map[string]bool{}, map[string]map[string]bool{}
@@ -124,7 +124,7 @@ func (t *table) note(file string, r record) {
 // add adds a row.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// markdown is the table with a line that says where its numbers come from, as links of a page.
+// markdown is the table with a line of its machines, dates and files, with links for a page.
 func (t *table) markdown(page string) string {
 	var out strings.Builder
 	for i, row := range t.rows {
@@ -146,7 +146,7 @@ func (t *table) markdown(page string) string {
 	return out.String()
 }
 
-// number writes x with three digits, and thousands apart.
+// number formats x with three digits and separated thousands.
 func number(x float64) string {
 	switch {
 	case x >= 100:
@@ -165,7 +165,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.*f", 2-int(math.Floor(math.Log10(x))), x)
 }
 
-// times writes how many times as fast b is as a, both in units of time.
+// times formats a/b, both in units of time, as a speed-up.
 func times(a, b float64) string {
 	if a/b >= 10 {
 		return fmt.Sprintf("%.1fx", a/b)

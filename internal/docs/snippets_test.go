@@ -20,8 +20,8 @@ var (
 	printed = regexp.MustCompile(`(?m)^\s*fmt\.Print.*\) // (.*)$`)
 )
 
-// TestSnippets: the Go code of the pages compiles as it stands there. A program also prints
-// what the comments next to its calls of fmt.Print say.
+// TestSnippets: the Go code of the pages compiles. A program also prints the text of the
+// comments next to its calls of fmt.Print.
 func TestSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links programs")

@@ -51,8 +51,8 @@ func (t *table) step(shape string, n, group int, mode string) record {
 	return t.one("e2e", want)
 }
 
-// generation returns the milliseconds of a generation of so many steps. share is that of a
-// group's keys that its neighbours have too, nil for tables as refreshes make them.
+// generation returns the milliseconds of a generation of steps steps. share is the share of a
+// group's keys that its neighbours have too; nil for the tables of refreshes.
 func (t *table) generation(shape string, n, group, steps int, share any) float64 {
 	return t.one("e2e", record{"shape": shape, "n": n, "group": group, "mode": "pulsecol", "steps": steps, "shared": share, "whole_ms": nil}).number("ms")
 }
@@ -124,7 +124,7 @@ func gpuGenerations(t *table) {
 	}
 }
 
-// against writes the seconds of a generation, and how much longer PyTorch takes.
+// against formats the seconds of a generation, and PyTorch's time relative to them.
 func (t *table) against(shape string, n, group, steps int, share any) string {
 	ms := t.generation(shape, n, group, steps, share)
 	return fmt.Sprintf("%s s (%s / %s)", number(ms/1000), times(float64(steps)*t.pytorch(shape, n, "fa2"), ms), times(float64(steps)*t.pytorch(shape, n, "cudnn"), ms))

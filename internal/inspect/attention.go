@@ -1,9 +1,9 @@
-// Package inspect measures how much of full attention a choice of keys catches,
+// Package inspect measures the share of full attention that falls on a selection of keys,
 // and draws both.
 //
-// It works on the queries and keys of one layer in one step, a head and a block
-// of queries at a time: of the attention probabilities [N, N] of a head at most a
-// few megabytes exist at once. Products q·k are float32, as in the model;
+// It works on the queries and keys of one layer in one step, a head and a block of queries
+// at a time: at most a few megabytes of the attention probabilities [N, N] of a head are in
+// memory at once. Products q·k are float32, as in the model;
 // probabilities and all sums are float64. Results are the same for any number of
 // threads.
 //
@@ -31,7 +31,7 @@ type Attention struct {
 	Valid []float32 // [Len], 0 marks padding; nil = none
 	Scale float64   // of q·k; above 0
 
-	From int // queries before it are left out of everything
+	From int // first query that counts
 }
 
 func (a *Attention) check() {
@@ -48,10 +48,10 @@ func (a *Attention) check() {
 	}
 }
 
-// valid reports whether token j is none of the padding.
+// valid reports whether token j is not padding.
 func (a *Attention) valid(j int) bool { return a.Valid == nil || a.Valid[j] != 0 }
 
-// counts reports whether query i is one to look at.
+// counts reports whether query i is measured.
 func (a *Attention) counts(i int) bool { return i >= a.From && a.valid(i) }
 
 // row is the attention of one query.
@@ -60,14 +60,14 @@ type row struct {
 	scores []float32 // q·k of every key; -Inf for padding
 	p      []float64 // its probabilities
 	top    topSets
-	kept   int // keys that the table looked at last keeps
+	kept   int // keys that the latest table keeps
 }
 
-// blockScores is how many products q·k are in memory at once, 4 MiB of them.
+// blockScores is the number of products q·k in memory at once, 4 MiB.
 const blockScores = 1 << 20
 
-// eachRow calls visit for every query of a head that counts, from several
-// goroutines. What visit is given is its own until it returns.
+// eachRow calls visit for every query of a head that counts, from several goroutines. The
+// row is valid until visit returns.
 func (a *Attention) eachRow(head int, visit func(*row)) {
 	n, dim := a.Len, a.HeadDim
 	keys := a.keys(head)
@@ -97,8 +97,8 @@ func (a *Attention) eachRow(head int, visit func(*row)) {
 	}
 }
 
-// keys is what a head reads, as the weights of a linear layer: its outputs are
-// the products with a query.
+// keys returns the keys of a head as the weights of a linear layer, whose outputs are the
+// products with a query.
 func (a *Attention) keys(head int) *kernel.Matrix {
 	size := a.Len * a.HeadDim
 	kv := head / (a.Heads / a.KVHeads)
@@ -109,7 +109,7 @@ func (a *Attention) keys(head int) *kernel.Matrix {
 	return &kernel.Matrix{Rows: a.Len, Cols: a.HeadDim, DType: kernel.F32, Data: data}
 }
 
-// softmax fills r.p. Without any key that is no padding it is all zeros.
+// softmax fills r.p. If all keys are padding it is all zeros.
 func (a *Attention) softmax(r *row) {
 	r.top.reset()
 	if r.p == nil {
@@ -139,8 +139,8 @@ func (a *Attention) softmax(r *row) {
 	}
 }
 
-// topSets are the sets of a query's k keys with the highest probabilities, for
-// the few k that are asked for.
+// topSets are the sets of a query's k keys with the highest probabilities, for the values
+// of k in use.
 type topSets struct {
 	k    []int
 	bits [][]uint32

@@ -7,14 +7,14 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 )
 
-// checkTable panics unless a table is of so many heads and tokens.
+// checkTable panics unless a table has 1 or heads heads and n tokens.
 func checkTable(t *columns.Table, heads, n int) {
 	if err := t.Check(); err != nil || t.Heads != 1 && t.Heads != heads || t.Len != n {
 		panic(fmt.Sprintf("inspect: a table of %d heads and %d tokens is not of %d heads and %d tokens (%v)", t.Heads, t.Len, heads, n, err))
 	}
 }
 
-// Fidelity is how much of full attention a choice of keys catches, as means over
+// Fidelity measures how well a selection of keys approximates full attention, as means over
 // queries.
 type Fidelity struct {
 	// Recall is the paper's oracle top-k recall: of the k keys with a query's
@@ -26,9 +26,8 @@ type Fidelity struct {
 }
 
 // Measure returns the fidelity of each table for each head: [tables][Heads]. A
-// query that keeps no key counts as 0; padding queries do not count, and padding
-// keys are never kept. Without any valid token everything is 0. NaN in q or k
-// makes Mass NaN.
+// query that keeps no key counts as 0. Padding queries do not count, and padding keys are
+// not kept. Without any valid token the result is 0. NaN in q or k makes Mass NaN.
 func Measure(a *Attention, tables []*columns.Table) [][]Fidelity {
 	a.check()
 	result := make([][]Fidelity, len(tables))

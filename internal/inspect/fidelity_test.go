@@ -123,8 +123,8 @@ func probabilities[F ref.Float](a *Attention) []F {
 	return p
 }
 
-// TestMeasure holds recall and mass of tables of their own for each head and of
-// shared ones to whole matrices.
+// TestMeasure compares recall and mass, of tables for each head and of shared ones, with
+// values from whole matrices.
 func TestMeasure(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.String(), func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasureLimits: the columns of groups of one query catch all of the top k;
-// all keys catch everything; equal keys count in their order.
+// TestMeasureLimits: columns of groups of one query have recall 1, all keys have recall and
+// mass 1, and equal keys count in their order.
 func TestMeasureLimits(t *testing.T) {
 	for _, c := range cases {
 		if max(c.padding, c.from) == c.n { // nothing to measure
@@ -188,8 +188,8 @@ func TestMeasureLimits(t *testing.T) {
 	}
 }
 
-// TestMeasureInBlocks: sequences so long that their queries come in several
-// blocks, and any number of threads, give the same.
+// TestMeasureInBlocks: sequences of several blocks of queries, and any number of threads,
+// give the same result.
 func TestMeasureInBlocks(t *testing.T) {
 	c := testCase{1, 1, 1100, 4, 32, 100, 7, 3}
 	if c.n*c.n <= blockScores {
@@ -209,7 +209,7 @@ func TestMeasureInBlocks(t *testing.T) {
 	}
 }
 
-// TestMeasureNaN: a NaN shows, and does not hang or panic.
+// TestMeasureNaN: a NaN in the input gives NaN, and no panic.
 func TestMeasureNaN(t *testing.T) {
 	c := testCase{2, 1, 33, 4, 8, 5, 0, 0}
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {

@@ -10,10 +10,10 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// MostCells is the most cells that a heat map has on a side: one pixel each.
+// MostCells is the largest number of cells on a side of a heat map: one pixel each.
 const MostCells = 512
 
-// Caption is what a heat map says about itself.
+// Caption is the text of a heat map.
 type Caption struct {
 	Title  string
 	Detail string // a line below the title
@@ -31,14 +31,14 @@ var (
 	miss     = color.RGBA{0xe6, 0x6a, 0x00, 0xff}
 )
 
-// DrawMap writes a PNG with two maps of the same query-key pairs. On the left the
-// attention probabilities, on a logarithmic scale, a cell showing its highest. On
-// the right the keys that are kept, and for each query the k keys with its
-// highest probabilities; a cell of several pairs shows the mixture.
+// DrawMap writes a PNG with two maps of the same query-key pairs. The left one shows the
+// attention probabilities on a logarithmic scale, in each cell the highest. The right one
+// shows the kept keys, and for each query the k keys with the highest probabilities; the
+// colour of a cell is the mean over its pairs.
 func DrawMap(w io.Writer, m *Map, c Caption) error {
 	zoom := max(1, 640/m.Cells) // pixels of a cell
 	side := zoom * m.Cells
-	u := float64(side) / 480 // what fonts and margins grow with
+	u := float64(side) / 480 // scale of fonts and margins
 	px := func(x float64) int { return int(math.Round(x * u)) }
 
 	left, top, gap := px(70), px(96), px(36)
@@ -67,7 +67,7 @@ func DrawMap(w io.Writer, m *Map, c Caption) error {
 	return p.encodeIndexed(w)
 }
 
-// colour is the mixture of what the pairs of a cell are.
+// colour is the mean colour of the pairs of a cell.
 func (c Pairs) colour() color.RGBA {
 	if c.All == 0 {
 		return neither
@@ -84,8 +84,7 @@ func (c Pairs) colour() color.RGBA {
 	}
 }
 
-// axes draws what is around a map: a frame, ticks, labels of the key axis, a
-// title, and where the prompt ends.
+// axes draws a map's frame, ticks, labels of the key axis, title, and the end of the prompt.
 func (p *picture) axes(left, top, side int, u float64, m *Map, c Caption, title string) {
 	x0, y0, size := float64(left), float64(top), float64(side)
 	x1, y1 := x0+size, y0+size
@@ -130,7 +129,7 @@ func (p *picture) scale(left, top, side int, low, u float64, m *Map, c Caption) 
 	p.text(style(13*u, faint), float64(left), y+39*u, 0, note)
 }
 
-// legend explains the colours of what is kept, and says how much it is.
+// legend draws the meaning of the colours of kept keys, and their shares.
 func (p *picture) legend(left, top, side int, u float64, m *Map) {
 	var sum Pairs
 	for _, c := range m.Pairs {

@@ -6,8 +6,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 )
 
-// Map is the attention of one head and what a table keeps of it, reduced to Cells
-// × Cells cells of Side × Side query-key pairs; the last may be short.
+// Map is the attention of one head and the pairs that a table keeps, reduced to Cells ×
+// Cells cells of Side × Side query-key pairs; the last may be short.
 type Map struct {
 	Len, Side, Cells int
 	Fidelity                   // of the head

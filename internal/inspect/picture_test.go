@@ -127,8 +127,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestDrawSteps: series with gaps, with nothing, of one step; more than there are
-// hues.
+// TestDrawSteps: series with gaps, without values and of one step; more series than hues.
 func TestDrawSteps(t *testing.T) {
 	nan := Fidelity{math.NaN(), math.NaN()}
 	var many []Series
@@ -178,7 +177,7 @@ func TestDrawStepsCoinciding(t *testing.T) {
 	}
 }
 
-// TestStepPlotRange: the axes of shares are whole, so that lengths on them compare.
+// TestStepPlotRange: axes of shares go from 0 to 100 %, so that heights are comparable.
 func TestStepPlotRange(t *testing.T) {
 	p, err := stepPlot("", []Series{{Steps: []Fidelity{{0.6, 0.9}, {0.7, 0.95}}}}, func(f Fidelity) float64 { return 100 * f.Mass })
 	if err != nil {

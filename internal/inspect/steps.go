@@ -18,17 +18,17 @@ import (
 type Series struct {
 	Name      string
 	Density   float64    // share of query-key pairs kept, for the legend
-	Steps     []Fidelity // of step 1, 2, ...; NaN where the method has not chosen keys yet
+	Steps     []Fidelity // of step 1, 2, ...; NaN where the method has not selected keys yet
 	Refreshes []int      // steps to mark, from 1
 }
 
-// hues are those of Okabe and Ito, which the colour-blind tell apart.
+// hues are those of Okabe and Ito, which the colour-blind can distinguish.
 var hues = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xff}, {0x00, 0x72, 0xb2, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x9e, 0x73, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
 }
 
-// dashes tell lines apart in print.
+// dashes distinguish lines in print.
 var dashes = [][]vg.Length{{2, 3}, nil, nil, {8, 3, 2, 3}, nil, {5, 2}, {8, 3}}
 
 // widths of lines: where a narrow one coincides with a wide one, the edges of the wide one show.
@@ -116,7 +116,7 @@ func stepPlot(title string, series []Series, measure func(Fidelity) float64) (*p
 		p.Add(d)
 	}
 	p.X.Min, p.X.Max = 1, float64(max(2, steps))
-	p.Y.Min, p.Y.Max = 0, 100 // not cut, so that heights compare
+	p.Y.Min, p.Y.Max = 0, 100 // the whole range, so that heights are comparable
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks(1, steps), roundTicks(0, 100)
 	return p, nil
 }

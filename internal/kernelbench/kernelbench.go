@@ -1,7 +1,6 @@
 // Package kernelbench measures the routines of package kernel against the peak of
-// the processor. The clock of a processor changes within seconds, and other
-// programs take their share of it, so that only the ratio of two speeds measured
-// at the same time says something about a routine.
+// the processor. A processor's clock changes within seconds and other programs share it, so
+// only the ratio of two speeds that are measured at the same time characterises a routine.
 package kernelbench
 
 import (
@@ -51,13 +50,13 @@ type Row struct {
 	PeakGFLOPS float64 `json:"peak_gflops"`
 	Percent    float64 `json:"percent_of_peak"`
 
-	// CPUPercent is Percent with both speeds per second of processor time. It
-	// does not see other programs, but neither does it see a thread that waits.
-	// 0 where the operating system does not tell.
+	// CPUPercent is Percent with both speeds per second of processor time. Other programs do
+	// not affect it, but it does not show waiting threads either. It is 0 where the operating
+	// system does not report processor time.
 	CPUPercent float64 `json:"percent_of_peak_cpu,omitempty"`
 }
 
-// Options say what to measure. A nil slice means the default in brackets.
+// Options select the measurements. A nil slice means the default in brackets.
 type Options struct {
 	Ops        []string // ["dense", "refresh", "columnsparse", "linear"]
 	Threads    []int    // [1 and runtime.NumCPU()]
@@ -140,8 +139,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Run measures what the options ask for and hands each row to report as soon as
-// it is there. It sets GOMAXPROCS for the time of the measurement.
+// Run makes the measurements of the options and calls report with each row when it is
+// complete. It sets GOMAXPROCS during a measurement.
 func Run(o Options, report func(Row) error) error {
 	o.defaults()
 	if err := o.check(); err != nil {
@@ -163,9 +162,9 @@ func Run(o Options, report func(Row) error) error {
 	return nil
 }
 
-// measure fills in the numbers of a row. A run next to a peak that is far below
-// the best one shared the processor with another program; up to three times as
-// many runs are made to have samples without such.
+// measure fills in the numbers of a row. A run whose neighbouring peak is far below the best
+// one shared the processor with another program. Such runs are repeated, up to three times
+// the number of samples.
 func measure(row *Row, c benchCase, samples int, run func()) {
 	flops, peakFMA := c.flops, kernel.PeakFMA
 	switch c.precision {
@@ -227,8 +226,8 @@ func timed(f func() (flops float64)) speed {
 	return speed{flops / float64(ns), flops / max(1, float64(busy))}
 }
 
-// disturbed is the share of the best peak below which another program must have
-// had a part of the processor.
+// disturbed is the share of the best peak below which a run is assumed to have shared the
+// processor.
 const disturbed = 0.9
 
 func median(x []float64) float64 {
@@ -236,8 +235,8 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// peak is what GOMAXPROCS threads reach together with peakFMA, on registers alone,
-// one of those of package kernel. The clock starts when all of them run.
+// peak is the speed of GOMAXPROCS threads that run peakFMA, a routine of package kernel on
+// registers alone. The clock starts when all of them run.
 func peak(peakFMA func(n int) int) speed {
 	rounds := peakRounds()
 	workers := runtime.GOMAXPROCS(0)
@@ -266,8 +265,8 @@ func peak(peakFMA func(n int) int) speed {
 	})
 }
 
-// peakRounds is a number of rounds that takes about two milliseconds, long
-// enough to hide how long it takes to wake up a thread.
+// peakRounds is a number of rounds that takes about two milliseconds, much longer than the
+// start of a thread.
 var peakRounds = sync.OnceValue(func() int {
 	const trial = 1000
 	kernel.PeakFMA(trial)
@@ -276,8 +275,8 @@ var peakRounds = sync.OnceValue(func() int {
 	return int(trial * 2e6 / max(1, time.Since(start).Nanoseconds()))
 })
 
-// benchCase is one measurement, but for the number of threads. prepare makes its
-// operands, which other cases then do not have to keep in memory.
+// benchCase is one measurement on any number of threads. prepare makes its operands, so that
+// only one case has operands in memory.
 type benchCase struct {
 	row       Row
 	precision kernel.Precision
@@ -321,9 +320,8 @@ func (o *Options) cases() (cases []benchCase) {
 	return cases
 }
 
-// attentionCase draws normally distributed operands. The index sets of
-// columnsparse are those of random scores, which have no structure that would
-// help.
+// attentionCase draws normally distributed operands. The columns of columnsparse come from
+// random scores and have no structure.
 func attentionCase(row Row, p kernel.Precision) benchCase {
 	row.Precision = p.String()
 	keep := row.N - int(row.Sparsity*float64(row.N))

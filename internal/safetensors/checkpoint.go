@@ -118,7 +118,7 @@ func openShard(dir, file string) (*File, error) {
 	}
 	f, err := Open(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
-		// Not wrapped: there is a checkpoint here, an incomplete one.
+		// fs.ErrNotExist is not wrapped: the checkpoint exists and is incomplete.
 		return nil, fmt.Errorf("safetensors: %s: lists shard %s, which %w", index, file, ErrIncomplete)
 	}
 	return f, err

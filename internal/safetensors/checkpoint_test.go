@@ -68,8 +68,8 @@ func TestOpenDirSingle(t *testing.T) {
 }
 
 func TestOpenDirShards(t *testing.T) {
-	// The tensors of a layer spread over shards, and tensors "d" and "unlisted"
-	// that only the files know.
+	// The tensors of a layer spread over shards, and tensors "d" and "unlisted" that the
+	// index does not list.
 	dir := shards(t, map[string][]string{
 		"1.safetensors": {"a", "c", "d"},
 		"2.safetensors": {"unlisted", "b", "c"},
@@ -129,8 +129,8 @@ func TestOpenDirNothing(t *testing.T) {
 	}
 }
 
-// A checkpoint that is there but broken is another error than none, so that a
-// caller does not go on to look elsewhere.
+// A broken checkpoint is another error than a missing one, so that a caller does not continue
+// to search elsewhere.
 func TestOpenDirBroken(t *testing.T) {
 	for _, c := range []struct {
 		name, file, text, says string

@@ -1,6 +1,6 @@
 package safetensors
 
-// DType is the name of an element type as it stands in a header.
+// DType is the name of an element type in a header.
 type DType string
 
 // The element types of the format that fill whole bytes.

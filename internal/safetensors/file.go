@@ -30,7 +30,7 @@ func Open(path string) (*File, error) {
 	}
 	f := &File{name: path, mapping: m}
 	if err := mapped.Guard(func() error { return f.parse(m.Data) }); err != nil {
-		_ = m.Close() // the file is malformed: that is the error to report
+		_ = m.Close() // the error to report is that of the malformed file
 		if errors.Is(err, mapped.ErrLost) {
 			return nil, fmt.Errorf("safetensors: %w", err)
 		}

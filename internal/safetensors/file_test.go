@@ -93,7 +93,7 @@ func TestParseNoTensors(t *testing.T) {
 	}
 }
 
-// What a File hands out is the caller's: changing it changes nothing else.
+// Results of a File belong to the caller: changing them does not change the File.
 func TestResultsAreCopies(t *testing.T) {
 	f := parse(t, file(`{"__metadata__":{"k":"v"},"x":{"dtype":"U8","shape":[1,4],"data_offsets":[0,4]}}`, 4))
 	f.Names()[0] = "y"
@@ -110,7 +110,7 @@ func TestResultsAreCopies(t *testing.T) {
 	}
 }
 
-// malformed are files that must be refused, by what is wrong with them.
+// malformed are files that must be refused, with a name for each problem.
 var malformed = []struct {
 	name, says string
 	data       []byte
@@ -201,7 +201,7 @@ func TestParseTruncated(t *testing.T) {
 	}
 }
 
-// A size that a file claims must not be allocated before it is known to be true.
+// A size in a header must be checked against the file before memory is allocated for it.
 func TestParseAllocation(t *testing.T) {
 	for _, c := range malformed {
 		if len(c.data) > 1000 {

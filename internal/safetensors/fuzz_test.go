@@ -51,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzIndex: whatever an index says, the shards are files of its folder, and errors name
-// a file in it.
+// FuzzIndex: for any index, the shards are files of its folder, and errors name a file in
+// it.
 func FuzzIndex(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata": {"total_size": 1}, "weight_map": {"a": "1.safetensors"}}`, `{"weight_map": {"a": "../1.safetensors"}}`,

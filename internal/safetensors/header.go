@@ -19,7 +19,7 @@ const (
 	metadataKey = "__metadata__" // the one header member that is no tensor
 )
 
-// header is a decoded header; its entries are not yet held to the file's size.
+// header is a decoded header. Its entries are not yet checked against the file's size.
 type header struct {
 	entries  []entry
 	metadata map[string]string
@@ -89,12 +89,12 @@ func decodeEntry(name string, dec *json.Decoder) (entry, error) {
 	return e, nil
 }
 
-// checkLayout reports an entry whose bytes are not what its shape and dtype need,
-// and entries that together do not fill the size bytes after the header exactly.
+// checkLayout reports an entry whose number of bytes does not fit its shape and dtype, and
+// entries that together do not fill the size bytes after the header exactly.
 func (h header) checkLayout(size int) error {
 	entries := slices.Clone(h.entries)
 	slices.SortFunc(entries, func(a, b entry) int {
-		// By end too, so that an empty tensor comes before its neighbour.
+		// Ends are compared too, so that an empty tensor precedes its neighbour.
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	at := 0
@@ -147,8 +147,7 @@ func decodeObject(text []byte, member func(name string, dec *json.Decoder) error
 }
 
 // eachMember calls member for each member of the next object in dec; member must
-// decode the value. Unlike encoding/json, it refuses a name that comes twice and
-// tells upper from lower case.
+// decode the value. Unlike encoding/json, it refuses a repeated name and is case-sensitive.
 func eachMember(dec *json.Decoder, member func(name string) error) error {
 	open, err := dec.Token()
 	if err != nil {

@@ -5,10 +5,9 @@
 // tensor's dtype, shape and byte range, and then the tensors' elements,
 // row-major and little-endian, without gaps.
 //
-// Files are mapped where the system can, so a tensor costs nothing until its
-// bytes are touched. Everything a header says is checked when the file is opened:
-// a Tensor that comes out of this package has exactly the bytes that its shape
-// and dtype ask for.
+// Files are mapped where the system supports it, so a tensor takes no memory until its bytes
+// are read. A header is checked when the file is opened: a Tensor of this package has exactly
+// the number of bytes that its shape and dtype require.
 package safetensors
 
 import (
@@ -36,9 +35,9 @@ type Source interface {
 	// ErrNotFound or, after Close, fs.ErrClosed.
 	Tensor(name string) (Tensor, error)
 
-	// Intact reports a file that was cut short or written to since it was opened.
-	// Tensors are then not what they were, and reading their Data may fault: read
-	// it under mapped.Guard. The error wraps mapped.ErrLost.
+	// Intact reports a file that was truncated or written to since it was opened. The
+	// contents of tensors may then have changed, and reading their Data may fault: read it
+	// under mapped.Guard. The error wraps mapped.ErrLost.
 	Intact() error
 
 	// Close releases the files. The Data of every tensor they gave becomes
@@ -116,8 +115,8 @@ func (t Tensor) Int32s() ([]int32, error) {
 	return values, nil
 }
 
-// FromFloat32s makes an F32 tensor for Write from a copy of values. That shape
-// and values agree is checked by Write.
+// FromFloat32s makes an F32 tensor for Write from a copy of values. Write checks that shape
+// and values agree.
 func FromFloat32s(name string, shape []int, values []float32) Tensor {
 	data := make([]byte, 4*len(values))
 	for i, v := range values {
@@ -126,7 +125,7 @@ func FromFloat32s(name string, shape []int, values []float32) Tensor {
 	return Tensor{Info: Info{Name: name, DType: F32, Shape: slices.Clone(shape)}, Data: data}
 }
 
-// check reports whether Data has the size that dtype and shape ask for.
+// check returns an error unless Data has the size of dtype and shape.
 func (t Tensor) check() error {
 	size, err := t.size()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // then by name, and the header is padded to 8 bytes, so that every tensor is
 // aligned to its element size. Equal input, in any order, gives equal bytes.
 //
-// Nothing is written when the tensors are refused: for a name that comes twice, is
-// "__metadata__" or not UTF-8, an unknown dtype, or Data that does not fit Shape.
+// Write refuses a name that is repeated, "__metadata__" or not UTF-8, an unknown dtype, and
+// Data that does not fit Shape; it then writes nothing.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	if err := write(w, tensors, metadata); err != nil {
 		return fmt.Errorf("safetensors: %w", err)

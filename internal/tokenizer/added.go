@@ -12,7 +12,7 @@ import (
 type addedToken struct {
 	content    string
 	id         int64
-	normalized bool // looked for in the normalised text, in normalised form
+	normalized bool // matched in the normalised text, in normalised form
 	flags
 }
 
@@ -89,7 +89,7 @@ func (m *matcher) find(text string) (start, end int, found match, ok bool) {
 	return 0, 0, match{}, false
 }
 
-// everyToken and ordinaryToken say which added tokens count: all of them, or those
+// everyToken and ordinaryToken select the added tokens that count: all of them, or those
 // that are not special.
 func everyToken(match) bool      { return true }
 func ordinaryToken(m match) bool { return !m.special }
@@ -120,10 +120,9 @@ func (t *Tokenizer) cut(text string, counts func(match) bool) iter.Seq2[string, 
 // split yields the pieces of text between added tokens, with noToken, and the
 // ids of the added tokens. Those that do not count are plain text.
 //
-// It follows the reference where that is peculiar. A match that does not
-// count, because it is special or no single word, still hides those that begin
-// inside it. White space that a token takes along can be part of the next
-// token too.
+// It reproduces two details of the reference. A match that does not count, because it is
+// special or no single word, still hides matches that begin inside it. White space that a
+// token takes along can also be part of the next token.
 func (m *matcher) split(text string, counts func(match) bool) iter.Seq2[string, int32] {
 	return func(yield func(string, int32) bool) {
 		done := 0 // text[:done] was yielded

@@ -64,8 +64,8 @@ func TestMatcherAgainstSearch(t *testing.T) {
 	})
 }
 
-// TestHiddenTokens is where EncodeOrdinary differs from a tokenizer that never
-// had the special tokens.
+// TestHiddenTokens: EncodeOrdinary differs from a tokenizer without the special tokens where
+// these overlap other added tokens.
 func TestHiddenTokens(t *testing.T) {
 	tok := openTestdata(t, "added.tokenizer.json")
 	inner, _ := tok.TokenID("<x>")

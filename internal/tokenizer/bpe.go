@@ -21,8 +21,8 @@ type bpe struct {
 	mergers sync.Pool
 }
 
-// pair is two neighbouring ids, the left one in the upper half: the built-in
-// map is at its fastest with keys of 64 bits.
+// pair is two neighbouring ids, the left one in the upper half: Go's map is fastest with
+// keys of 64 bits.
 type pair uint64
 
 func newPair(left, right int32) pair { return pair(left)<<32 | pair(right) }
@@ -72,7 +72,7 @@ type merger struct {
 type symbol struct {
 	id         int32
 	prev, next int32 // indices; none is -1
-	pair       merge // what it and the next one become; rank noRank if nothing
+	pair       merge // of it and the next symbol; rank noRank if they do not merge
 }
 
 const noRank = math.MaxInt32
@@ -94,8 +94,8 @@ func (m *merger) run(ids []int32, word string) []int32 {
 		c := m.pop()
 		i := int32(uint32(c))
 		left := &m.symbols[i]
-		// A symbol only ever grows, so the same rank means the same pair, and
-		// another one that the candidate is out of date.
+		// Symbols only grow, so an equal rank means the same pair. Another rank means that
+		// the candidate is out of date.
 		if left.pair.rank != int32(c>>32) {
 			continue
 		}
@@ -172,10 +172,9 @@ func (m *merger) pop() candidate {
 	return top
 }
 
-// wordCache remembers the ids of words. It is a table without chains: a word
-// replaces the one that has its slot, which bounds the memory (15 MB at the
-// very worst, some 4 MB in practice), and a slot is one pointer, which spares
-// locks.
+// wordCache caches the ids of words. It is a hash table without chains: a word replaces the
+// one in its slot, which bounds the memory (15 MB at most, about 4 MB in practice). A slot
+// is one atomic pointer, so there are no locks.
 type wordCache struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[cachedWord]
@@ -188,7 +187,7 @@ type cachedWord struct {
 
 const (
 	cacheSlots    = 1 << 15 // a power of two
-	maxCachedWord = 64      // bytes; longer words hardly come back
+	maxCachedWord = 64      // bytes; longer words seldom recur
 )
 
 func newWordCache() wordCache {

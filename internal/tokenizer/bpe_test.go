@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// slowMerge is BPE as it is defined.
+// slowMerge is BPE by its definition.
 func slowMerge(b *bpe, word string) []int32 {
 	var ids []int32
 	for i := range len(word) {
@@ -71,7 +71,7 @@ func TestMergeAgainstDefinition(t *testing.T) {
 	}
 }
 
-// TestLongWord is about time as well: a quadratic merge would not come back.
+// TestLongWord also tests the time: a quadratic merge would run into the test's timeout.
 func TestLongWord(t *testing.T) {
 	tok := openTestdata(t, "qwen.json")
 	const unit = "internationalization"

@@ -11,7 +11,7 @@ import (
 
 const testdata = "../../testdata/tokenizer"
 
-// golden is what HuggingFace tokenizers makes of a text.
+// golden has the results of HuggingFace tokenizers for a text.
 type golden struct {
 	Text     string  `json:"text"`
 	IDs      []int32 `json:"ids"`

@@ -10,10 +10,10 @@ import (
 
 // nfc returns the canonical composition of s (UAX 15).
 //
-// It takes the tables of norm.NFC, but not norm.NFC.String, which no model has
-// been trained on: that makes the stream-safe form, with a U+034F in every run
-// of more than 30 combining marks, composes across a starter in
-// "e\u09be\u0316\u0301", and takes U+10041 with a mark for U+0041 with it.
+// It uses the tables of norm.NFC but not norm.NFC.String, which differs from the
+// normalisation that models are trained with: it makes the stream-safe form, with a U+034F
+// in every run of more than 30 combining marks, composes across a starter in
+// "e\u09be\u0316\u0301", and treats U+10041 with a mark like U+0041 with it.
 func nfc(s string) string {
 	if norm.NFC.QuickSpanString(s) == len(s) {
 		return s
@@ -25,7 +25,7 @@ func nfc(s string) string {
 type char struct {
 	r     rune
 	class uint8
-	// joins is false if no character before this one can combine with it.
+	// joins is false if no preceding character can combine with this one.
 	joins bool
 }
 
@@ -90,6 +90,6 @@ func composePair(a, b rune) (rune, bool) {
 	pair := string([]rune{a, b})
 	composed := norm.NFC.String(pair)
 	r, n := utf8.DecodeRuneInString(composed)
-	// The second condition undoes the confusion of characters above U+FFFF.
+	// The second condition excludes wrong results for characters above U+FFFF.
 	return r, n == len(composed) && norm.NFD.String(composed) == norm.NFD.String(pair)
 }

@@ -68,7 +68,7 @@ func TestVocabMergesForm(t *testing.T) {
 		}
 		check(t, tok, readTestdata[golden](t, c.cases))
 
-		delete(files, addedName) // it says nothing new
+		delete(files, addedName) // tokenizer_config.json has the same tokens
 		files[mergesName].Data = bytes.ReplaceAll(files[mergesName].Data, []byte("\n"), []byte("\r\n"))
 		if tok, err = Open(files); err != nil {
 			t.Fatal(err)

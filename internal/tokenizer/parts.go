@@ -9,15 +9,15 @@ type Part struct {
 	Control bool // written by the template: special tokens in it are recognised
 }
 
-// EncodeParts returns the ids of the parts' texts one after the other. Special
-// tokens are recognised in Control parts and lie in one part. Everywhere else they
-// are the plain characters that they are spelled with, and so is every other added
-// token that occurs in a Control part: the marker that ends a turn ends it in a
-// Control part only, special or not. Words reach across parts, so that the ids are
-// those of Encode on the whole text where the other parts spell no such token.
+// EncodeParts returns the ids of the concatenated texts of parts. Special tokens are
+// recognised within a Control part only; elsewhere they are encoded as plain characters. The
+// same holds for every other added token that occurs in a Control part, so that the marker of
+// the end of a turn, special or not, ends a turn in Control parts only. Words may extend over
+// several parts: where the other parts contain no such token, the ids are those of Encode on
+// the whole text.
 //
-// White space that a token of a Control part takes along is that of its part.
-// The limits of Encode hold for each part and for all together.
+// A token of a Control part takes white space along within its part only. The limits of
+// Encode hold for each part and for all together.
 func (t *Tokenizer) EncodeParts(parts []Part) ([]int32, error) {
 	size := 0
 	for _, p := range parts {
@@ -27,7 +27,7 @@ func (t *Tokenizer) EncodeParts(parts []Part) ([]int32, error) {
 		}
 	}
 
-	// The pieces between control tokens, and after each piece its token.
+	// The pieces of text between control tokens. A token follows each piece.
 	var pieces []string
 	var control []int32
 	var piece strings.Builder

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEncodePartsKeepsControlTokensApart: what a text spells is never a control
-// token, in one part or across several.
+// TestEncodePartsKeepsControlTokensApart: characters of a text never become a control token,
+// in one part or across several.
 func TestEncodePartsKeepsControlTokensApart(t *testing.T) {
 	tok := openTestdata(t, "qwen.json")
 	id := func(content string) int32 {

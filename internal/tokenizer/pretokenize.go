@@ -31,7 +31,7 @@ var scanners = map[string]scanner{
 }
 
 // scanner returns the length of the first word of s, which is not empty. Every
-// pattern matches at every position, so words leave nothing between them.
+// pattern matches at every position, so words follow each other without gaps.
 type scanner func(s string) int
 
 // pretokenizer splits text by its first scanner, the pieces by the second, and
@@ -56,7 +56,7 @@ func (p pretokenizer) visit(s string, yield func(string) bool) bool {
 	return true
 }
 
-// scanDigits sets every number character apart (Digits with individual_digits).
+// scanDigits makes every number character a word (Digits with individual_digits).
 func scanDigits(s string) int {
 	for i := 0; i < len(s); {
 		c, n := classify(s[i:])
@@ -158,8 +158,8 @@ func contraction(s string, fold bool) int {
 	return 0
 }
 
-// whiteSpace looks at the white space s begins with: where it ends, where its
-// last character begins, and where its last CR or LF ends (0 if it has none).
+// whiteSpace returns offsets of the white space at the beginning of s: its end, the
+// beginning of its last character, and the end of its last CR or LF (0 if it has none).
 func whiteSpace(s string) (end, last, afterNewline int) {
 	for end < len(s) {
 		c, n := classify(s[end:])
@@ -184,7 +184,7 @@ func leaveLast(s string, end, last int) int {
 	return last
 }
 
-// class is what the patterns ask of a character.
+// class is the class of a character in the patterns.
 type class uint8
 
 const (

@@ -69,9 +69,8 @@ func TestScanNumbers(t *testing.T) {
 	}
 }
 
-// slowScanner runs pattern as package regexp can, in the order of its
-// alternatives: what is before the end with look-ahead, which all patterns
-// share, and then that end by hand.
+// slowScanner runs pattern with package regexp, in the order of its alternatives. The end of
+// the pattern, which has look-ahead and is the same in all patterns, is evaluated in Go.
 func slowScanner(t testing.TB, pattern string) scanner {
 	before, ok := strings.CutSuffix(pattern, `|\s+(?!\S)|\s+`)
 	if !ok {

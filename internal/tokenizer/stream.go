@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Stream decodes ids that arrive bit by bit. A character may be spread over
-// tokens: its bytes are held back until it is complete.
+// Stream decodes ids incrementally. A character may extend over several tokens: its bytes
+// are kept until it is complete.
 type Stream struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -18,9 +18,8 @@ func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
 	return &Stream{t: t, skipSpecial: skipSpecial}
 }
 
-// Next returns the text that ids complete. What Next and a last Flush return
-// makes up what Decode returns for all the ids. After an error the stream is
-// as it was before the call.
+// Next returns the text that ids complete. The results of all calls of Next and a last Flush,
+// concatenated, equal Decode of all ids. An error does not change the stream.
 func (s *Stream) Next(ids ...int32) (string, error) {
 	b := s.pending
 	for i, id := range ids {

@@ -45,8 +45,8 @@ func TestReplaceInvalid(t *testing.T) {
 	})
 }
 
-// TestStream holds every way of cutting ids up to Decode, which TestGolden
-// holds to the reference.
+// TestStream compares every way of splitting ids with Decode, which TestGolden compares with
+// the reference.
 func TestStream(t *testing.T) {
 	tok := openTestdata(t, "added.tokenizer.json")
 	rapid.Check(t, func(t *rapid.T) {

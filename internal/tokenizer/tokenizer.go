@@ -2,18 +2,16 @@
 // published with language models: the tokenizer.json of HuggingFace
 // tokenizers, or the older vocab.json with merges.txt.
 //
-// It covers what LLaDA, Dream and their relatives use, and gives the ids that
-// HuggingFace tokenizers 0.22 gives. A file that asks for anything else is
-// refused with an error that names it: a tokenizer that is almost right makes
-// a model quietly worse.
+// It supports the tokenizers of LLaDA, Dream and related models, and gives the ids of
+// HuggingFace tokenizers 0.22. A file with any other component is refused with an error that
+// names it, because a slightly wrong tokenizer degrades a model without an error.
 //
-// What characters are letters, numbers and marks is as in Go's unicode package
-// and x/text: those that Unicode has got since version 15 (new scripts, for
-// the most part) count as none of them.
+// Letters, numbers and marks are those of Go's unicode package and x/text: characters added
+// after Unicode 15 (mostly new scripts) count as none of them.
 //
-// The steps of encoding are: cut out the added tokens (added.go; parts.go says
-// which count in texts of several authors), normalise the rest to NFC if the file says so (nfc.go), split it into words
-// (pretokenize.go), and merge the bytes of each word (bpe.go).
+// The steps of encoding are: cut out the added tokens (added.go; parts.go for texts of
+// several authors), normalise the rest to NFC if the file requires it (nfc.go), split it into
+// words (pretokenize.go), and merge the bytes of each word (bpe.go).
 package tokenizer
 
 import (
@@ -29,15 +27,15 @@ type Tokenizer struct {
 	words     pretokenizer
 	bpe       bpe
 
-	// Added tokens are looked for twice: in the text as it was given, and then
-	// in the normalised text between those found.
+	// Added tokens are matched twice: in the given text, and then in the normalised text
+	// between the matches.
 	verbatim   matcher
 	normalized matcher
 }
 
 type token struct {
-	content string // as the file spells it
-	bytes   string // what it decodes to
+	content string // as in the file
+	bytes   string // decoded
 	present bool   // false for an id that no token has
 	special bool
 }
@@ -157,7 +155,7 @@ type entry struct {
 	id      int64
 }
 
-// put gives content an id that neither has been seen before.
+// put gives content an id. Neither may be in use.
 func (t *Tokenizer) put(content string, id int64) error {
 	if id < 0 || id >= maxTokens {
 		return fmt.Errorf("token %q: id %d is not in 0..%d", content, id, maxTokens-1)
@@ -212,8 +210,7 @@ func (t *Tokenizer) setMerges(merges [][2]string) error {
 	return nil
 }
 
-// setWholeWords lets a word that is a token be that token, whatever the merges
-// make of it (ignore_merges).
+// setWholeWords makes words that are tokens skip the merges (ignore_merges).
 func (t *Tokenizer) setWholeWords() {
 	t.bpe.whole = make(map[string]int32, len(t.ids))
 	for content, id := range t.ids {

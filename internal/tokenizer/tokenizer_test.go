@@ -45,8 +45,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestRoundTrip decodes what it has encoded. With NFC that would be normalised
-// text, and white space that a token takes along would be missing.
+// TestRoundTrip decodes encoded text. It leaves out tokenizers with NFC, which give normalised
+// text, and tokens that take white space along.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range []string{"llada.json", "gpt2.tokenizer.json", "gpt2-digits.tokenizer.json"} {
 		tok := openTestdata(t, name)

@@ -15,9 +15,8 @@ import (
 // byte-level BPE model and its added tokens it may have the normalizer NFC,
 // the pre-tokenizers Split (by one of the patterns of pretokenize.go), Digits
 // (individual) and ByteLevel, and the decoder ByteLevel; other components are
-// errors. Post-processors that trim offsets or put special tokens around the
-// text are accepted and have nothing to do here, and so have truncation and
-// padding.
+// errors. Post-processors that trim offsets or add special tokens around the text, truncation
+// and padding are accepted and ignored.
 func ParseJSON(data []byte) (*Tokenizer, error) {
 	return parse(jsonfile.File{Name: jsonName, Text: data})
 }
@@ -258,8 +257,8 @@ func parseScanner(c *component) (scanner, error) {
 		}
 		return scanDigits, nil
 	case "Split":
-		// The patterns match everywhere, so keeping the matches and removing
-		// what is between them comes to the same as isolating the matches.
+		// The patterns match at every position, so removing the text between matches is the same
+		// as isolating the matches.
 		isolated := c.Behavior == "Isolated"
 		if kept := c.Behavior == "Removed" && c.Invert; !isolated && !kept {
 			return nil, fmt.Errorf("behavior %q with invert %v is not supported: want Isolated, or Removed with invert true", c.Behavior, c.Invert)
@@ -279,8 +278,8 @@ func parseScanner(c *component) (scanner, error) {
 	return nil, errors.New("not supported: want Split, Digits or ByteLevel")
 }
 
-// checkPostProcessor accepts what leaves the ids of a single text as they are
-// when no special tokens are asked for.
+// checkPostProcessor accepts post-processors that do not change the ids of a single text
+// without special tokens.
 func checkPostProcessor(c *component) error {
 	if c == nil {
 		return nil
@@ -309,8 +308,8 @@ func checkPostProcessor(c *component) error {
 	return nil
 }
 
-// parseVocab reads a JSON object of token: id, whose syntax has been checked. It goes
-// key by key, as a map would hide a token given twice.
+// parseVocab reads a JSON object of token: id, whose syntax has been checked. It reads key by
+// key, because a map would hide a repeated token.
 func parseVocab(data []byte) ([]entry, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

@@ -45,7 +45,7 @@ func sequence(parts ...any) object {
 	return object{"type": "Sequence", "pretokenizers": parts}
 }
 
-// TestParseJSONForms has the ways to say the same that no golden file uses.
+// TestParseJSONForms tests equivalent forms that no golden file uses.
 func TestParseJSONForms(t *testing.T) {
 	const text = "I'm  here: 12 <|endoftext|>\n\n don't"
 	want, err := openTestdata(t, "gpt2.tokenizer.json").Encode(text)
@@ -86,7 +86,7 @@ func TestParseJSONForms(t *testing.T) {
 	}
 }
 
-// TestRepeatedMerge is what HuggingFace tokenizers does: the last rank counts.
+// TestRepeatedMerge: the last rank counts, as in HuggingFace tokenizers.
 func TestRepeatedMerge(t *testing.T) {
 	for _, c := range []struct {
 		merges []string

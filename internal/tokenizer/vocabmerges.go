@@ -13,9 +13,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 )
 
-// tokenizerClasses is what the classes of transformers do that a model with
-// vocab.json and merges.txt names, for the files themselves do not say how
-// text is split.
+// tokenizerClasses describes the tokenizer classes of transformers that models with
+// vocab.json and merges.txt name. The files themselves do not define how text is split.
 var tokenizerClasses = map[string]struct {
 	pattern   string
 	normalize bool
@@ -36,11 +35,10 @@ type tokenizerConfig struct {
 
 // parseVocabMerges reads vocab.json, merges.txt, added_tokens.json and
 // tokenizer_config.json; the text of the last two may be nil. The
-// tokenizer_class of the last stands for the normalizer and the pre-tokenizer,
-// and its added_tokens_decoder describes the added tokens; those of added must
-// then be among them. Without a tokenizer_config.json the class is Dream's, and
-// without descriptions every token of added is special but those that are not in
-// Dream's own description.
+// tokenizer_class of the last determines the normalizer and the pre-tokenizer, and its
+// added_tokens_decoder describes the added tokens, which then have to include those of
+// added_tokens.json. Without a tokenizer_config.json the class is Dream's. Without
+// descriptions the tokens of added_tokens.json are special, except for notSpecial.
 func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile jsonfile.File) (*Tokenizer, error) {
 	config := tokenizerConfig{Class: "DreamTokenizer"}
 	if configFile.Text != nil {
