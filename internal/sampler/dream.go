@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 )
@@ -20,9 +19,9 @@ const (
 	Entropy     Alg = "entropy"      // by the negative entropy of the distribution
 
 	// ConfidenceThreshold orders proposals by the probability of the token like
-	// MaskgitPlus. Its quota is masks/Steps for each step and row. Of the proposals within
+	// MaskgitPlus. Its quota is masks/steps for each step and row. Of the proposals within
 	// the quota it commits the most confident one and each that reaches Threshold, and adds
-	// the number of the others to the quota of the next step. After Steps steps, more follow
+	// the number of the others to the quota of the next step. After those steps, more follow
 	// until no mask is left.
 	ConfidenceThreshold Alg = "confidence_threshold"
 )
@@ -30,6 +29,11 @@ const (
 // Dream is the sampler of Dream's diffusion_generate: it works on the whole
 // sequence at once and fills, between the timesteps t and s, the share 1 - s/t of
 // the masks. Masks inside the prompt are filled like generated ones.
+//
+// With a BlockLength it works on blocks of new tokens, from left to right, as the
+// block-wise sampler of Fast-dLLM does (github.com/NVlabs/Fast-dLLM,
+// dream/model/generation_utils_block.py). Each block has timesteps of its own, from 1
+// to Eps, and shares of its own masks.
 //
 // The model's output at position i-1 is the prediction for position i, so the sampler reads
 // row i-1 for position i; position 0 is predicted by row 0.
@@ -45,8 +49,11 @@ type Dream struct {
 	// MaxNewTokens is the number of masks appended to the prompt; 0 only fills those
 	// inside it.
 	MaxNewTokens int
-	// Steps is the number of denoising steps, at least 1 and at most 1,024, or 16 for
-	// each mask if that is more.
+	// BlockLength is the number of tokens of a block, a divisor of MaxNewTokens; 0 is
+	// one block of all of them. With several blocks the prompt may not hold masks.
+	BlockLength int
+	// Steps is the number of denoising steps, a multiple of the number of blocks, at
+	// least 1 and at most 1,024, or 16 for each mask if that is more.
 	Steps int
 	// Eps is the last timestep, between 0 and 1; the first is 1.
 	Eps float64
@@ -70,14 +77,37 @@ type Dream struct {
 	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
 	MaskID int32
-	// SuppressMask excludes the mask token from proposals; ConfidenceThreshold always does.
-	// The reference has no such option: a mask token that is predicted in the last step stays
-	// in the result.
+	// SuppressMask excludes the mask token from proposals; Cached and ConfidenceThreshold
+	// always do. The reference has no such option: a mask token that is predicted in the
+	// last step of a block stays in the result.
 	SuppressMask bool
+
+	// Cached is for a model that keeps the keys and values of tokens outside the active
+	// block: the mask token is never proposed, a prompt with masks is refused, and a
+	// block ends when none of its masks is left.
+	Cached bool
+	// FirstTokenAtPrefill is the sampler that Fast-dLLM published for Dream, for
+	// comparison. It needs Cached, and Entropy or ConfidenceThreshold as Alg. The first
+	// step of a block commits its first token alone, however confident. So row s-1 is
+	// read in that step only, and the active rows of a block of positions [s, e) are
+	// [s, e). ConfidenceThreshold has no quotas: every masked token of the block that
+	// reaches Threshold is committed, and at least one.
+	FirstTokenAtPrefill bool
 
 	Seed   uint64
 	OnStep func(StepInfo) // called after every step; may be nil
 }
+
+// blocks returns the number of blocks.
+func (o *Dream) blocks() int {
+	if o.BlockLength < 1 || o.MaxNewTokens < 1 {
+		return 1
+	}
+	return o.MaxNewTokens / o.BlockLength
+}
+
+// blockSteps returns the number of steps of a block.
+func (o *Dream) blockSteps() int { return o.Steps / o.blocks() }
 
 // Validate returns every problem of the options, joined.
 func (o Dream) Validate() error {
@@ -88,8 +118,30 @@ func (o Dream) Validate() error {
 	if o.MaxNewTokens < 0 {
 		bad("max_new_tokens %d: want at least 0", o.MaxNewTokens)
 	}
+	whole := o.BlockLength == 0 || o.BlockLength > 0 && o.MaxNewTokens%o.BlockLength == 0
+	if o.BlockLength < 0 {
+		bad("block_length %d: want at least 0 (0 is one block of all new tokens)", o.BlockLength)
+	} else if !whole {
+		bad("max_new_tokens %d: want a multiple of block_length %d", o.MaxNewTokens, o.BlockLength)
+	}
 	if o.Steps < 1 {
 		bad("steps %d: want at least 1", o.Steps)
+	} else if whole && o.Steps%o.blocks() != 0 {
+		bad("steps %d: want a multiple of the number of blocks, %d (max_new_tokens %d / block_length %d)", o.Steps, o.blocks(), o.MaxNewTokens, o.BlockLength)
+	}
+	if o.Cached && o.MaxNewTokens == 0 {
+		bad("max_new_tokens 0: want at least 1 with a cache")
+	}
+	if o.FirstTokenAtPrefill {
+		if !o.Cached {
+			bad("first_token_at_prefill: want a cache with it")
+		}
+		if o.Alg != Entropy && o.Alg != ConfidenceThreshold {
+			bad("alg %q: want %q or %q with first_token_at_prefill", o.Alg, Entropy, ConfidenceThreshold)
+		}
+		if o.Alg == Entropy && whole && o.blockSteps() == 1 && o.MaxNewTokens > o.blocks() {
+			bad("steps %d: want at least %d, 2 a block, with first_token_at_prefill", o.Steps, 2*o.blocks())
+		}
 	}
 	if !(o.Eps > 0 && o.Eps < 1) {
 		bad("eps %v: want a number between 0 and 1, both excluded", o.Eps)
@@ -128,8 +180,8 @@ func (o Dream) Validate() error {
 }
 
 // TotalSteps checks options and prompts and returns the number of denoising
-// steps: Steps, or with ConfidenceThreshold an upper bound, reached when every step
-// commits a single token: the most masks of a row.
+// steps: Steps (with Cached and Origin at most), or with ConfidenceThreshold an upper
+// bound, reached when every step commits a single token: the most masks of a row.
 func (o Dream) TotalSteps(prompts [][]int32) (int, error) {
 	if err := o.Validate(); err != nil {
 		return 0, err
@@ -137,10 +189,15 @@ func (o Dream) TotalSteps(prompts [][]int32) (int, error) {
 	if err := checkPrompts(prompts, o.MaxNewTokens); err != nil {
 		return 0, err
 	}
+	if o.Cached || o.blocks() > 1 {
+		if err := checkNoMasks(prompts, o.MaskID, o.Cached); err != nil {
+			return 0, err
+		}
+	}
 	most := 0
 	for b, row := range prompts {
 		masks := o.MaxNewTokens + count(row, o.MaskID)
-		if o.Alg == ConfidenceThreshold && masks%o.Steps != 0 {
+		if o.Alg == ConfidenceThreshold && !o.FirstTokenAtPrefill && masks%o.Steps != 0 {
 			return 0, fmt.Errorf("sampler: steps %d: with alg %q, want a divisor of the number of masks, %d in row %d", o.Steps, ConfidenceThreshold, masks, b)
 		}
 		most = max(most, masks)
@@ -174,146 +231,19 @@ func (o Dream) Generate(ctx context.Context, prompts [][]int32, forward Forward)
 		forward: forward,
 		onStep:  o.OnStep,
 	}}
-	switch o.Alg {
-	case Origin, "":
-		err = r.reveal(ctx)
-	case ConfidenceThreshold:
-		err = r.thresholded(ctx)
-	default:
-		err = r.scheduled(ctx)
+	length := o.MaxNewTokens / o.blocks()
+	for index := range o.blocks() {
+		if err = r.fill(ctx, index, len(prompts[0])+index*length, length); err != nil {
+			break
+		}
 	}
 	return r.result(), err
 }
 
-// dreamRun is one generation.
-type dreamRun struct {
-	Dream
-	generation
-}
-
-// timestep returns t[i] of linspace(1, eps, steps+1) in float32, as PyTorch
-// computes it: from the start in the first half, from the end in the second.
-func (o *Dream) timestep(i int) float32 {
-	end := float32(o.Eps)
-	d := (end - 1) / float32(o.Steps)
-	if i < (o.Steps+1)/2 {
-		return 1 + float32(d*float32(i))
-	}
-	return end - float32(d*float32(o.Steps-i))
-}
-
-// share returns the share of the masks that step i fills.
-func (o *Dream) share(i int) float32 {
-	if i == o.Steps-1 {
-		return 1
-	}
-	return 1 - o.timestep(i+1)/o.timestep(i)
-}
-
-// transfers returns how many positions step i commits in each row of a batch that
-// has masks masks. It is computed in float32 because it is truncated: steps that
-// divide evenly on paper give one less.
-func (o *Dream) transfers(i, masks, batch int) int {
-	return int(float32(masks) / float32(batch) * o.share(i))
-}
-
-// reveal runs all steps of Origin.
-func (r *dreamRun) reveal(ctx context.Context) error {
-	w := newWorker(0)
-	for i := range r.Steps {
-		p := float64(r.share(i))
-		revealed := slices.DeleteFunc(r.openAll(), func(c proposal) bool {
-			r.stream(w, drawReveal, c.Row)
-			return w.uniform() >= p
-		})
-		if err := r.propose(ctx, revealed); err != nil {
-			return err
-		}
-		r.commit(0, revealed)
-	}
-	return nil
-}
-
-// scheduled runs all steps of MaskgitPlus, TopkMargin and Entropy.
-func (r *dreamRun) scheduled(ctx context.Context) error {
-	w := newWorker(0)
-	for i := range r.Steps {
-		proposals := r.openAll()
-		k := r.transfers(i, len(proposals), len(r.ids))
-		if i == r.Steps-1 {
-			k = len(r.ids[0])
-		}
-		if k == 0 {
-			proposals = nil
-		}
-		if err := r.propose(ctx, proposals); err != nil {
-			return err
-		}
-		if r.AlgTemp > 0 {
-			// The k largest sums of log-weight and Gumbel noise are k draws without
-			// replacement, and no weight can underflow.
-			for j, p := range proposals {
-				r.stream(w, drawPlace, p.Row)
-				proposals[j].confidence = p.confidence/r.AlgTemp + gumbel(w.uniform())
-			}
-		}
-		r.commit(0, topByConfidence(proposals, func(int, []proposal) int { return k }))
-	}
-	return nil
-}
-
-// thresholded runs all steps of ConfidenceThreshold.
-func (r *dreamRun) thresholded(ctx context.Context) error {
-	base := make([]int, len(r.ids)) // quota of a step
-	for b, row := range r.ids {
-		base[b] = count(row, r.mask) / r.Steps
-	}
-	refused := make([]int, len(r.ids)) // part of the quota that earlier steps did not use
-	for i := 0; ; i++ {
-		proposals := r.openAll()
-		if len(proposals) == 0 {
-			return nil
-		}
-		if i == r.Steps {
-			clear(base)
-		}
-		if err := r.propose(ctx, proposals); err != nil {
-			return err
-		}
-		r.commit(0, topByConfidence(proposals, func(b int, ordered []proposal) int {
-			n := 1
-			for n < base[b]+refused[b] && ordered[n].confidence >= r.Threshold {
-				n++
-			}
-			refused[b] += base[b] - n
-			return n
-		}))
-	}
-}
-
-// openAll returns the masked positions of the whole sequence.
-func (r *dreamRun) openAll() []proposal { return r.open(len(r.ids[0])) }
-
-// propose runs the model and sets token and confidence of the proposals.
-func (r *dreamRun) propose(ctx context.Context, proposals []proposal) error {
-	var rows []Row
-	for i, p := range proposals {
-		row := Row{p.Batch, max(p.Pos-1, 0)}
-		// Positions 0 and 1 share row 0; otherwise no two share one.
-		if len(rows) == 0 || rows[len(rows)-1] != row {
-			rows = append(rows, row)
-		}
-		proposals[i].row = len(rows) - 1
-	}
-	n := len(r.ids[0])
-	block := Block{First: max(n-r.MaxNewTokens-1, 0), End: n}
-	return r.generation.propose(ctx, Pass{r.ids, rows, block}, proposals, r.rule())
-}
-
-// rule returns the rule for a row of logits.
+// rule says how a row of logits becomes a proposal.
 func (o *Dream) rule() *rule {
 	r := newRule(o.ConfidenceDType)
-	if o.SuppressMask || o.Alg == ConfidenceThreshold {
+	if o.SuppressMask || o.Cached || o.Alg == ConfidenceThreshold {
 		r.SuppressToken = o.MaskID
 	}
 	switch o.Alg {

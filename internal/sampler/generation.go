@@ -17,7 +17,7 @@ import (
 type StepInfo struct {
 	Step  int // 1-based over the whole generation
 	Total int // the result of TotalSteps: with a threshold an upper bound
-	Block int // 0-based block of the semi-autoregressive order; 0 for Dream
+	Block int // 0-based block of the semi-autoregressive order
 
 	IDs [][]int32 // [B][n] after the step; valid and read-only during the call
 
@@ -104,6 +104,21 @@ func checkPrompts(prompts [][]int32, grow int) error {
 	return nil
 }
 
+// checkNoMasks reports the first mask of the prompts: a generation with a cache, or one of
+// several blocks, fills new tokens only.
+func checkNoMasks(prompts [][]int32, mask int32, cached bool) error {
+	for b, row := range prompts {
+		if i := slices.Index(row, mask); i >= 0 {
+			with := "several blocks"
+			if cached {
+				with = "a cache"
+			}
+			return fmt.Errorf("sampler: prompt row %d, position %d: token %d is the mask: want none in a prompt with %s", b, i, mask, with)
+		}
+	}
+	return nil
+}
+
 // maxSteps is the limit of denoising steps for a number of tokens. A step that commits no
 // token only affects later refreshes and random numbers. Published runs have such steps: up
 // to 1,024 steps in all or, with Dream's default of 512, many for few tokens.
@@ -140,14 +155,14 @@ func count(row []int32, id int32) int {
 	return n
 }
 
-// open returns a proposal without a token for every masked position before hi,
+// open returns a proposal without a token for every masked position in [lo, hi),
 // sorted by (Batch, Pos).
-func (g *generation) open(hi int) []proposal {
+func (g *generation) open(lo, hi int) []proposal {
 	var open []proposal
 	for b, row := range g.ids {
-		for i, id := range row[:hi] {
+		for i, id := range row[lo:hi] {
 			if id == g.mask {
-				open = append(open, proposal{Row: Row{b, i}})
+				open = append(open, proposal{Row: Row{b, lo + i}})
 			}
 		}
 	}

@@ -36,7 +36,7 @@ const (
 type LLaDA struct {
 	// Steps is the number of denoising steps, a multiple of the number of blocks.
 	// A block's BlockLength commits are spread over its steps evenly, the remainder
-	// over the first ones. At most 1,024, or 16 a token if that is more. Not used with
+	// over the first ones; with Cached a block has no more steps than tokens. At most 1,024, or 16 a token if that is more. Not used with
 	// a Threshold or Factor.
 	Steps int
 	// GenLength is the number of tokens to generate, at least 1 and a multiple of
@@ -62,8 +62,8 @@ type LLaDA struct {
 	Factor float64
 
 	MaskID int32
-	// SuppressMask excludes the mask token from proposals; parallel decoding always does.
-	// The reference has no such option: a mask token that is predicted stays in the result.
+	// SuppressMask excludes the mask token from proposals; Cached and parallel decoding always
+	// do. The reference has no such option: a mask token that is predicted stays in the result.
 	SuppressMask bool
 	// EOSID and EoTID are used by the next two options only.
 	EOSID, EoTID int32
@@ -74,6 +74,13 @@ type LLaDA struct {
 	// reference intends this, but at a temperature above 0 it affects EoTID only
 	// (ML-GSAI/LLaDA#137). No effect with RandomOrder.
 	ConfidenceEOSEoTInf bool
+
+	// Cached is for a model that keeps the keys and values of tokens outside the active
+	// block, as that of Fast-dLLM's generate_with_prefix_cache and
+	// generate_with_dual_cache: the candidates of a step are the masks of its own block,
+	// the mask token is never proposed, a prompt with masks is refused, and a block ends
+	// when none of its masks is left.
+	Cached bool
 
 	Seed   uint64
 	OnStep func(StepInfo) // called after every step; may be nil
@@ -157,9 +164,20 @@ func (o LLaDA) parallel() bool { return o.Threshold > 0 || o.Factor > 0 }
 
 func (o LLaDA) blocks() int { return o.GenLength / o.BlockLength }
 
+// blockSteps returns the number of steps of a block, unless confidences decide.
+func (o LLaDA) blockSteps() int {
+	steps := o.Steps / o.blocks()
+	if o.Cached {
+		// Those that commit nothing come last.
+		return min(steps, o.BlockLength)
+	}
+	return steps
+}
+
 // TotalSteps checks options and prompts and returns the number of denoising
-// steps: Steps, or with a Threshold or Factor an upper bound, reached when every
-// step commits a single token: GenLength, plus the most masks of a prompt.
+// steps: Steps (with Cached at most GenLength), or with a Threshold or Factor an upper
+// bound, reached when every step commits a single token: GenLength, plus the most masks
+// of a prompt.
 func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 	if err := o.Validate(); err != nil {
 		return 0, err
@@ -167,8 +185,13 @@ func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 	if err := checkPrompts(prompts, o.GenLength); err != nil {
 		return 0, err
 	}
+	if o.Cached {
+		if err := checkNoMasks(prompts, o.MaskID, true); err != nil {
+			return 0, err
+		}
+	}
 	if !o.parallel() {
-		return o.Steps, nil
+		return o.blocks() * o.blockSteps(), nil
 	}
 	masks := 0
 	for _, row := range prompts {
@@ -218,21 +241,25 @@ type lladaRun struct {
 
 // block runs the steps of one block.
 func (r *lladaRun) block(ctx context.Context, block Block) error {
+	lo := 0 // with the masks that the prompt has and earlier blocks have left
+	if r.Cached {
+		lo = block.First
+	}
 	if r.parallel() {
-		for open := r.open(block.End); len(open) > 0; open = r.open(block.End) {
+		for open := r.open(lo, block.End); len(open) > 0; open = r.open(lo, block.End) {
 			if err := r.step(ctx, block, open, r.acceptConfident); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	steps := r.Steps / r.blocks()
+	steps := r.blockSteps()
 	for i := range steps {
 		// The reference counts the block's masks, but at its start all of it is masked.
 		k := numTransferTokens(r.BlockLength, steps, i)
 		var open []proposal // none where nothing will be committed
 		if k > 0 {
-			open = r.open(block.End)
+			open = r.open(lo, block.End)
 		}
 		if err := r.step(ctx, block, open, func(int, []proposal) int { return k }); err != nil {
 			return err
@@ -309,7 +336,7 @@ func (o *LLaDA) rule() *rule {
 	if o.CFGScale > 0 {
 		r.Guidance = float32(o.CFGScale + 1)
 	}
-	if o.SuppressMask || o.parallel() {
+	if o.SuppressMask || o.Cached || o.parallel() {
 		r.SuppressToken = o.MaskID
 	}
 	if o.LogitsEOSInf {

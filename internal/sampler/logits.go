@@ -17,7 +17,8 @@ type Pass struct {
 	IDs [][]int32
 	// Rows are the rows of logits that will be read, sorted by (Batch, Pos), without
 	// duplicates. Under guidance the second half are the first half's unconditional
-	// copies.
+	// copies. A sampler for a cache reads active rows, and in the first pass of a block
+	// maybe the row before them.
 	//
 	// Rows is empty at a step that commits nothing. Such a step counts: the reference
 	// implementations run the model there, and schedules include it. A Forward may skip
