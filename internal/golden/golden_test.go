@@ -14,7 +14,7 @@ import (
 )
 
 // sets are the reference outputs that testdata/README.md lists.
-var sets = []string{"kernel/attention", "llada/expected", "dream/expected", "sparsed/blockmask"}
+var sets = []string{"kernel/attention", "llada/expected", "dream/expected", "sparsed/blockmask", "cache/fastdllm", "cache/columns"}
 
 // TestSets: every tensor of every set decodes to as many values as its shape has
 // elements, and the set's JSON parses.
