@@ -38,29 +38,6 @@ func TestNodeCount(t *testing.T) {
 	}
 }
 
-// TestEmbedPreload: inputs that later layers read have no effect on the embedding, and what
-// is none is an error.
-func TestEmbedPreload(t *testing.T) {
-	g := gorgonia.NewGraph()
-	ids, positions := variable(g, "ids", []int32{1, 2, 3}, 1, 3), variable(g, "positions", []int32{0, 1, 2}, 1, 3)
-	table := weights{t}.matrix(7, 8, 1, 0.1)
-	x := must(graph.Embed("x", ids, table, pulsecol.CPU, positions))(t)
-	if in := x.Op().Arity(); in != 1 {
-		t.Errorf("on the CPU the embedding has %d inputs, want the ids", in)
-	}
-	for _, c := range []struct {
-		preload *gorgonia.Node
-		want    string
-	}{
-		{nil, "node 1 of preload is nil"},
-		{gorgonia.NewScalar(g, tensor.Float32, gorgonia.WithName("s")), "node 1 of preload, s"},
-	} {
-		if _, err := graph.Embed("x", ids, table, pulsecol.CUDA, positions, c.preload); !errors.Is(err, op.ErrShape) || !strings.Contains(fmt.Sprint(err), c.want) {
-			t.Errorf("error %v, want one that says %q", err, c.want)
-		}
-	}
-}
-
 // TestBuildRows: a last block with selected rows gives the bits of those rows of the whole
 // block, in dense, refresh and reuse steps.
 func TestBuildRows(t *testing.T) {

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/pulsecol/pulsecol"
@@ -29,26 +28,15 @@ type Norm struct {
 // sets the device and, by the table's Precision, what values are rounded to on a GPU: later
 // layers follow their input.
 //
-// preload are inputs of the graph that later layers read. A machine copies an input to the
-// GPU just before its first reader runs, and the copy waits for everything that is queued.
-// On a GPU the embedding therefore takes them as inputs, so that the machine copies them
-// before the first layer runs. On the CPU they have no effect.
-func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device, preload ...*gorgonia.Node) (*gorgonia.Node, error) {
-	var types []gorgonia.TensorType
-	for i, n := range preload {
-		if n == nil {
-			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of preload is nil", path, op.ErrShape, i)
-		}
-		t, ok := n.Type().(gorgonia.TensorType)
-		if !ok {
-			return nil, fmt.Errorf("graph: Embed %q: %w: node %d of preload, %v, is a %v, want a tensor", path, op.ErrShape, i, n, n.Type())
-		}
-		types = append(types, t)
+// On a GPU a step copies the inputs that the graph has before Embed to the GPU when it
+// begins. A later input is copied when a layer reads it, and the copy waits for the GPU.
+func Embed(path string, ids *gorgonia.Node, table op.Weight, device pulsecol.Device) (*gorgonia.Node, error) {
+	o := op.NewEmbed(path, table)
+	if device != pulsecol.CUDA || ids == nil {
+		return op.Apply(o, ids)
 	}
-	if device != pulsecol.CUDA {
-		return op.Apply(op.NewEmbed(path, table), ids)
-	}
-	return applyOnGPU(op.NewEmbed(path, table, types...), table.Precision, append([]*gorgonia.Node{ids}, preload...)...)
+	o, inputs := exec.Preload(o.(exec.Preloader), ids)
+	return applyOnGPU(o, table.Precision, inputs...)
 }
 
 // apply adds a layer to the graph, on the device and with the precision of its

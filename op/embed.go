@@ -16,17 +16,22 @@ type embed struct {
 }
 
 // NewEmbed returns the embedding named by path, which looks tokens up in a table [V,D]:
-// ids [B,N] int32 -> [B,N,D]. An id outside [0, V) is an ErrValue of the run.
-//
-// After the ids it takes inputs of the types in preload and does not read them. A machine
-// copies an input of the graph to the GPU just before its first reader runs; see
-// graph.Embed. It has no gradient.
-func NewEmbed(path string, table Weight, preload ...gorgonia.TensorType) gorgonia.Op {
+// ids [B,N] int32 -> [B,N,D]. An id outside [0, V) is an ErrValue of the run. It has no
+// gradient.
+func NewEmbed(path string, table Weight) gorgonia.Op {
+	return newEmbed(path, kernel.Matrix(table), nil)
+}
+
+func newEmbed(path string, table kernel.Matrix, preload []gorgonia.TensorType) *embed {
 	in := []hm.Type{int2}
 	for _, t := range preload {
 		in = append(in, t)
 	}
-	return &embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), kernel.Matrix(table)}
+	return &embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), table}
+}
+
+func (o *embed) Preload(types []gorgonia.TensorType) gorgonia.Op {
+	return newEmbed(o.path, o.table, types)
 }
 
 func (o *embed) Spec() any { return exec.Embed{Table: o.table} }
@@ -64,4 +69,7 @@ func (o *embed) MergesWith(other gorgonia.Op) bool {
 	return ok && sameWeight(&o.table, &e.table)
 }
 
-var _ exec.Operator = (*embed)(nil)
+var (
+	_ exec.Operator  = (*embed)(nil)
+	_ exec.Preloader = (*embed)(nil)
+)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -168,7 +169,8 @@ func TestEmbed(t *testing.T) {
 	y := run(t, op.NewEmbed("wte", table), dense([]int32{2, 0, 1, 2}, 2, 2))
 	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
 	rows := gorgonia.TensorType{Dims: 1, Of: tensor.Int32}
-	y = run(t, op.NewEmbed("wte", table, rows, rows), dense([]int32{2, 0, 1, 2}, 2, 2), dense([]int32{9}, 1), dense([]int32{-7, 8}, 2))
+	more := op.NewEmbed("wte", table).(exec.Preloader).Preload([]gorgonia.TensorType{rows, rows})
+	y = run(t, more, dense([]int32{2, 0, 1, 2}, 2, 2), dense([]int32{9}, 1), dense([]int32{-7, 8}, 2))
 	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
 	for _, id := range []int32{-1, 3, math.MaxInt32} {
 		_, err := op.NewEmbed("wte", table).Do(dense([]int32{0, 0, 0, id}, 2, 2))

@@ -28,7 +28,7 @@ import (
 func forward(c models.Config, w *checkpoint.Weights, g *models.Graph, ctl *pulsecol.Controller) (*gorgonia.Node, error) {
 	embed := w.Embed
 	embed.Precision = ctl.PrecisionFor(c.HeadDim)
-	x, err := graph.Embed("model.transformer.wte", g.IDs, embed, ctl.DeviceFor(c.HeadDim), session.LaterInputs(g)...) // [B,N,D]
+	x, err := graph.Embed("model.transformer.wte", g.IDs, embed, ctl.DeviceFor(c.HeadDim)) // [B,N,D]
 	if err != nil {
 		return nil, err
 	}

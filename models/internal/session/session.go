@@ -42,16 +42,6 @@ func AttentionOptions(g *models.Graph) []pulsecol.AttentionOption {
 	return []pulsecol.AttentionOption{pulsecol.WithPaddingMask(g.Mask)}
 }
 
-// LaterInputs returns the inputs that only layers after the embedding read; see
-// graph.Embed.
-func LaterInputs(g *models.Graph) []*gorgonia.Node {
-	nodes := []*gorgonia.Node{g.Positions, g.Rows}
-	if g.Mask != nil {
-		nodes = append(nodes, g.Mask)
-	}
-	return nodes
-}
-
 // A Builder adds a model to a Gorgonia graph under a controller.
 type Builder func(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error)
 
