@@ -173,29 +173,48 @@ func (c *Controller) Invalidate() { c.mustRefresh = true }
 // Step returns the number of completed steps and the total.
 func (c *Controller) Step() (done, total int) { return c.done, c.total }
 
-// Mode returns the mode of the next step. It is Dense when no step is left.
+// Mode returns the mode of the next step. It is Dense when no step is left, and where the
+// schedule panics or gives no mode, which is an error of the step.
 func (c *Controller) Mode() Mode {
 	if c.done >= c.total {
 		return Dense
 	}
-	return c.mode(c.done + 1)
+	m, err := c.mode(c.done + 1)
+	if err != nil {
+		return Dense
+	}
+	return m
 }
 
 // LastMode returns the mode of the latest step.
 func (c *Controller) LastMode() Mode { return c.lastMode }
 
-func (c *Controller) mode(step int) Mode {
+func (c *Controller) mode(step int) (Mode, error) {
 	switch {
 	case c.dense || (c.cfg.Sparsity == 0 && !c.sel.Unchanging()):
-		return Dense
+		return Dense, nil
 	case c.sel.Unchanging():
-		return Reuse
+		return Reuse, nil
 	}
-	m := c.cfg.Schedule.Mode(step, c.total)
-	if m == Reuse && (c.mustRefresh || !c.built() || c.drifted(step)) {
-		return Refresh
+	m, err := c.scheduled(step)
+	if err == nil && m == Reuse && (c.mustRefresh || !c.built() || c.drifted(step)) {
+		return Refresh, nil
 	}
-	return m
+	return m, err
+}
+
+// scheduled returns the schedule's mode for a step. The schedule may be the caller's: its
+// panic is an error, and so is a value that is no mode.
+func (c *Controller) scheduled(step int) (m Mode, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: Schedule %T panics in step %d of %d: %v", ErrConfig, c.cfg.Schedule, step, c.total, r)
+		}
+	}()
+	if m = c.cfg.Schedule.Mode(step, c.total); m > Reuse {
+		return m, fmt.Errorf("%w: Schedule %v gives %v for step %d of %d", ErrConfig, c.cfg.Schedule, m, step, c.total)
+	}
+	return m, nil
 }
 
 // drifted reports whether an adaptive schedule refreshes in a step.
@@ -249,9 +268,9 @@ func (c *Controller) begin(ctx context.Context) error {
 	case c.done >= c.total:
 		return fmt.Errorf("%w (%d of %d)", ErrFinished, c.done, c.total)
 	}
-	m := c.mode(c.done + 1)
-	if m > Reuse {
-		return fmt.Errorf("%w: Schedule %v gives %v for step %d of %d", ErrConfig, c.cfg.Schedule, m, c.done+1, c.total)
+	m, err := c.mode(c.done + 1)
+	if err != nil {
+		return err
 	}
 	c.lastMode = m
 	c.step.Begin(ctx, m)
@@ -284,8 +303,9 @@ func (c *Controller) end(failed error) error {
 		c.mustRefresh = false
 		c.refreshSteps = append(c.refreshSteps, c.done)
 	case Dense:
-		if c.dense && c.cfg.Schedule.Mode(c.done, c.total) == Refresh {
-			c.mustRefresh = true
+		if c.dense {
+			m, err := c.scheduled(c.done)
+			c.mustRefresh = c.mustRefresh || m == Refresh || err != nil
 		}
 	}
 	return nil
@@ -338,7 +358,7 @@ func (c *Controller) Modes() []Mode {
 // ColumnBytes returns, before anything runs, the bytes that the column tables of a
 // generation under c will take in g, other than those of the pattern Fixed.
 func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
-	if !slices.Contains(c.Modes(), Reuse) {
+	if g == nil || !slices.Contains(c.Modes(), Reuse) {
 		return 0
 	}
 	for _, n := range g.AllNodes() {

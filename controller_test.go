@@ -274,7 +274,7 @@ func TestColumnsErrors(t *testing.T) {
 // does not exist is an error of the step, not a panic.
 func TestCustomSchedule(t *testing.T) {
 	a := randomOperands(1, small)
-	modes := []pulsecol.Mode{reuse, denseStep, reuse, refresh, 3, 200}
+	modes := []pulsecol.Mode{reuse, denseStep, reuse, refresh, 3, reuse}
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: custom(func(step, total int) pulsecol.Mode {
 		if total != 6 {
 			t.Errorf("the schedule got a total of %d steps, want 6", total)
@@ -292,8 +292,16 @@ func TestCustomSchedule(t *testing.T) {
 			t.Errorf("mode %d: %v", bad, err)
 		}
 	}
-	modes[4] = reuse
-	r.step(a, reuse) // the refused steps did not count and changed nothing
+	all := modes
+	modes = modes[:4] // the schedule panics
+	if err := r.m.Step(); !errors.Is(err, pulsecol.ErrConfig) || !strings.Contains(err.Error(), "panics in step 5 of 6") || r.ctl.Mode() != denseStep {
+		t.Errorf("a schedule that panics: %v, the next mode is %v", err, r.ctl.Mode())
+	}
+	r.ctl.SetDense(true)
+	r.step(a, denseStep) // which may have been a refresh
+	r.ctl.SetDense(false)
+	modes = all
+	r.step(a, refresh) // the refused steps did not count and changed nothing
 }
 
 // TestControllerClose: everything after Close is ErrClosed, a second Close is fine.

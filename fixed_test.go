@@ -254,6 +254,10 @@ func TestNewColumnTable(t *testing.T) {
 		"-2 heads":             func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1, -2, 1, 1, none) },
 		"0 tokens":             func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1, 1, 0, 1, none) },
 		"0 queries in a group": func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1, 1, 1, 0, none) },
+		"9.22e+18 words":       func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(math.MaxInt, 1, 1, 1, none) },
+		"5.53e+19 words":       func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1<<32, 1<<32, 5, 2, none) },
+		"1.89e+22 words":       func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1, 1, 1<<40, 2, none) },
+		"keys is nil":          func() (*pulsecol.ColumnTable, error) { return pulsecol.NewColumnTable(1, 1, 1, 1, nil) },
 		"key 7 of batch row 0, head 1, group 1, want 0 to 6": func() (*pulsecol.ColumnTable, error) {
 			return pulsecol.NewColumnTable(1, 2, 7, 4, func(_, head, group int) []int { return []int{6 + head*group} })
 		},
@@ -265,6 +269,14 @@ func TestNewColumnTable(t *testing.T) {
 		if table != nil || !(errors.Is(err, op.ErrShape) || errors.Is(err, op.ErrValue)) || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("got %v, %v, want an error with %q", table, err, want)
 		}
+	}
+	var absent *pulsecol.ColumnTable
+	if absent.Groups() != 0 || absent.Keys(0, 0, 0) != nil || !errors.Is(absent.Validate(), op.ErrShape) {
+		t.Error("a nil table has keys")
+	}
+	huge := pulsecol.ColumnTable{Batch: math.MaxInt, Heads: math.MaxInt, Len: math.MaxInt, Group: 1, Bits: []uint32{1}}
+	if huge.Keys(1<<20, 1<<20, 1<<20) != nil {
+		t.Error("a table larger than its bits has keys")
 	}
 	var empty pulsecol.ColumnTable
 	if empty.Groups() != 0 || empty.Keys(0, 0, 0) != nil {

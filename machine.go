@@ -12,7 +12,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Machine is a gorgonia.VM. Each of its runs is one denoising step under a controller.
+// Machine is a gorgonia.VM. Each of its runs is one denoising step under a controller. The
+// zero Machine is closed.
 type Machine struct {
 	vm      gorgonia.VM
 	graph   *gorgonia.ExprGraph // nil from Attach
@@ -22,6 +23,8 @@ type Machine struct {
 	ran     bool // since the last Reset, or with once at all
 	closed  bool
 }
+
+var errNoContext = errors.New("pulsecol: the context is nil")
 
 // Attach puts vm under ctl. vm runs a graph whose Attention layers belong to
 // ctl; from now on it must be run through the Machine only. If vm is a tape machine, a
@@ -129,8 +132,11 @@ func (m *Machine) Load(ctx context.Context, report func(done, total int64)) erro
 		return ErrBusy
 	}
 	defer m.running.Store(false)
-	if m.closed {
+	switch {
+	case m.closed || m.vm == nil:
 		return ErrClosed
+	case ctx == nil:
+		return errNoContext
 	}
 	if m.graph == nil {
 		return nil
@@ -157,10 +163,11 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer m.running.Store(false)
-	if m.closed {
-		return ErrClosed
-	}
 	switch {
+	case m.closed || m.vm == nil:
+		return ErrClosed
+	case ctx == nil:
+		return errNoContext
 	case m.ran && m.once:
 		return ErrRanOnce
 	case m.ran:
@@ -206,7 +213,9 @@ func (m *Machine) StepContext(ctx context.Context) error {
 
 // Reset rewinds the machine for the next step. Column tables stay.
 func (m *Machine) Reset() {
-	m.vm.Reset()
+	if m.vm != nil {
+		m.vm.Reset()
+	}
 	m.ran = m.ran && m.once
 }
 
@@ -216,7 +225,7 @@ func (m *Machine) Close() error {
 	if m.running.Load() {
 		return ErrBusy
 	}
-	if m.closed {
+	if m.closed || m.vm == nil {
 		return nil
 	}
 	m.closed = true

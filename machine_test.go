@@ -293,6 +293,33 @@ func TestReadValuesStay(t *testing.T) {
 
 // TestBusy: in the middle of a step, from within one of its operators, nothing that
 // would disturb it is allowed.
+func TestClosedZeroMachine(t *testing.T) {
+	var m pulsecol.Machine
+	for name, err := range map[string]error{"Step": m.Step(), "RunAll": m.RunAll(), "Load": m.Load(t.Context(), nil)} {
+		if !errors.Is(err, pulsecol.ErrClosed) {
+			t.Errorf("%s of a zero Machine: %v, want %v", name, err, pulsecol.ErrClosed)
+		}
+	}
+	m.Reset()
+	if err := m.Close(); err != nil {
+		t.Errorf("Close of a zero Machine: %v", err)
+	}
+}
+
+// TestNilContext: a nil context is an error, and the step may be run again.
+func TestNilContext(t *testing.T) {
+	a := randomOperands(1, small)
+	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8}, 1, nil)
+	r.start(1)
+	var none context.Context
+	for name, err := range map[string]error{"StepContext": r.m.StepContext(none), "Load": r.m.Load(none, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "context is nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.step(a, refresh)
+}
+
 func TestBusy(t *testing.T) {
 	var r *rig
 	var errs [4]error

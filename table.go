@@ -21,12 +21,15 @@ type ColumnTable struct {
 // on are zero, and some group keeps a key.
 func (t *ColumnTable) Validate() error { return (*exec.ColumnBits)(t).Validate() }
 
+// maxTableWords bounds the memory of a table: 256 GiB.
+const maxTableWords = 1 << 36
+
 // NewColumnTable returns the table of a sequence of n tokens in groups of group
 // queries, for which keys lists the keys of each group, in any order. batch and heads
 // may be 1 for all; see Fixed.
 //
-// The error wraps op.ErrShape for a size below 1 and op.ErrValue for a key outside of the
-// sequence. The other conditions of Fixed are checked where it is used.
+// The error wraps op.ErrShape for a size below 1 and for a table of more than 2^36 words. It
+// wraps op.ErrValue for a key outside of the sequence and where keys is nil. The other conditions of Fixed are checked where it is used.
 func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int) []int) (*ColumnTable, error) {
 	for _, size := range []struct {
 		name  string
@@ -37,6 +40,13 @@ func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int
 		}
 	}
 	t := &ColumnTable{Batch: batch, Heads: heads, Len: n, Group: group}
+	switch words := float64(batch) * float64(heads) * float64(t.Groups()) * float64(t.words()); {
+	case words > maxTableWords:
+		return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: %d batch rows, %d heads, %d groups and %d tokens make %.3g words, want at most %.3g",
+			op.ErrShape, batch, heads, t.Groups(), n, words, float64(maxTableWords))
+	case keys == nil:
+		return nil, fmt.Errorf("pulsecol: NewColumnTable: %w: keys is nil", op.ErrValue)
+	}
 	for b := range batch {
 		for h := range heads {
 			for u := range t.Groups() {
@@ -54,9 +64,9 @@ func NewColumnTable(batch, heads, n, group int, keys func(batch, head, group int
 	return t, nil
 }
 
-// Groups is the number of query groups; it is 0 for a table without sizes.
+// Groups is the number of query groups; it is 0 for a nil table and for one without sizes.
 func (t *ColumnTable) Groups() int {
-	if t.Len < 1 || t.Group < 1 {
+	if t == nil || t.Len < 1 || t.Group < 1 {
 		return 0
 	}
 	return (t.Len-1)/t.Group + 1
@@ -65,11 +75,14 @@ func (t *ColumnTable) Groups() int {
 // words is the number of words of a group's row.
 func (t *ColumnTable) words() int { return (t.Len-1)/32 + 1 }
 
-// Keys returns the keys that a query group keeps, ascending, and nil for a group that does
-// not exist. A table for one batch row or head has the same keys for all. Tables of patterns
+// Keys returns the keys that a query group keeps, ascending. It returns nil for a group that
+// does not exist, and where t is nil or its Bits do not fit its sizes. A table for one batch row or head has the same keys for all. Tables of patterns
 // fixed by position have one batch row and one head; in them a group keeps every key that at
 // least one of its queries keeps.
 func (t *ColumnTable) Keys(batch, head, group int) []int {
+	if t == nil || !(*exec.ColumnBits)(t).Complete() {
+		return nil
+	}
 	if t.Batch == 1 {
 		batch = 0
 	}
@@ -80,11 +93,7 @@ func (t *ColumnTable) Keys(batch, head, group int) []int {
 		return nil
 	}
 	words := t.words()
-	first := ((batch*t.Heads+head)*t.Groups() + group) * words
-	if first+words > len(t.Bits) {
-		return nil
-	}
-	row := t.Bits[first:][:words]
+	row := t.Bits[((batch*t.Heads+head)*t.Groups()+group)*words:][:words]
 	var keys []int
 	for j := range columns.Keys(row) {
 		if j < t.Len {

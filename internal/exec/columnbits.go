@@ -18,6 +18,9 @@ type ColumnBits struct {
 // c: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
 // key from Len on, and some group keeps a key.
 func (c *ColumnBits) Validate() error {
+	if c == nil {
+		return fmt.Errorf("%w: the column table is nil", ErrShape)
+	}
 	for _, size := range []struct {
 		name  string
 		value int
@@ -26,7 +29,7 @@ func (c *ColumnBits) Validate() error {
 			return fmt.Errorf("%w: %s is %d, want at least 1", ErrShape, size.name, size.value)
 		}
 	}
-	if !c.complete() {
+	if !c.Complete() {
 		return fmt.Errorf("%w: %d words of Bits, want %d·%d·ceil(%d/%d)·ceil(%d/32)", ErrShape, len(c.Bits), c.Batch, c.Heads, c.Len, c.Group, c.Len)
 	}
 	w, kept := kernel.Words(c.Len), false
@@ -53,9 +56,12 @@ func (c *ColumnBits) place(row int) string {
 	return fmt.Sprintf("batch row %d, head %d, group %d", row/(u*c.Heads), row/u%c.Heads, row%u)
 }
 
-// complete reports whether Bits has the words that the sizes, which are at least 1, ask
+// Complete reports whether the sizes are at least 1 and Bits has the words that they ask
 // for.
-func (c *ColumnBits) complete() bool {
+func (c *ColumnBits) Complete() bool {
+	if min(c.Batch, c.Heads, c.Len, c.Group) < 1 {
+		return false
+	}
 	have := len(c.Bits)
 	for _, size := range []int{c.Batch, c.Heads, kernel.Groups(c.Len, c.Group), (c.Len-1)/32 + 1} {
 		if have%size != 0 {

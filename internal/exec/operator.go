@@ -90,6 +90,9 @@ func StepInput(o Operator, i int) (in *gorgonia.Node, step *Step, number uint64)
 
 // Describe returns the type and shape of a node, for errors.
 func Describe(n *gorgonia.Node) string {
+	if n == nil {
+		return "nil"
+	}
 	if n.Type() == nil {
 		return "a statement, which has no value"
 	}
