@@ -19,7 +19,7 @@ func Operands(r *rand.Rand, s kernel.Shape, deviation float64) *kernel.Operands 
 	}
 	return &kernel.Operands{
 		Shape: s,
-		Q:     normal(s.Batch*s.Heads*s.Len*s.HeadDim, deviation),
+		Q:     normal(s.Batch*s.Heads*s.Queries()*s.HeadDim, deviation),
 		K:     normal(s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
 		V:     normal(s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
 		Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
@@ -80,7 +80,7 @@ func Rise(a *kernel.Operands) {
 // Tables are column tables for the case by name: random ones, every key, no key in some
 // groups, tables that batch rows or heads share, and static patterns.
 func (c Case) Tables(r *rand.Rand) map[string]*kernel.Table {
-	groups, words := kernel.Groups(c.Len, c.Group), kernel.Words(c.Len)
+	groups, words := kernel.Groups(c.Queries(), c.Group), kernel.Words(c.Len)
 	random := func(rows int, share float64) []uint32 {
 		bits := make([]uint32, rows*groups*words)
 		for row := range rows * groups {

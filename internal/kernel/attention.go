@@ -7,10 +7,20 @@ import (
 )
 
 // Shape is the shape of one attention call: queries and outputs are
-// [Batch, Heads, Len, HeadDim], keys and values [Batch, KVHeads, Len, HeadDim].
+// [Batch, Heads, M, HeadDim], keys and values [Batch, KVHeads, Len, HeadDim].
 // Query head h reads key/value head h / (Heads/KVHeads) (grouped-query attention).
 type Shape struct {
 	Batch, Heads, KVHeads, Len, HeadDim int
+
+	Rows int // of queries, M, at most Len; 0 = Len
+}
+
+// Queries is M, the number of queries of a head.
+func (s Shape) Queries() int {
+	if s.Rows == 0 {
+		return s.Len
+	}
+	return s.Rows
 }
 
 // Validate reports the first size that is not positive, a number of heads that
@@ -24,6 +34,9 @@ func (s Shape) Validate() error {
 		if d.size <= 0 {
 			return fmt.Errorf("kernel: attention: %s is %d, must be positive", d.name, d.size)
 		}
+	}
+	if s.Rows < 0 || s.Rows > s.Len {
+		return fmt.Errorf("kernel: attention: %d rows of queries, want 1 to %d as there are keys, or 0 for all", s.Rows, s.Len)
 	}
 	if s.Heads%s.KVHeads != 0 {
 		return fmt.Errorf("kernel: attention: %d heads are not a multiple of %d kv heads", s.Heads, s.KVHeads)
@@ -50,7 +63,8 @@ func fits(sizes ...int) bool {
 	return true
 }
 
-func (s Shape) queries() int { return s.Batch * s.Heads * s.Len }
+// allQueries is the number of queries of all heads.
+func (s Shape) allQueries() int { return s.Batch * s.Heads * s.Queries() }
 
 // Groups is the number of query groups of n queries: ceil(n/group). The last
 // group may be short; a group larger than n gives one.
@@ -72,15 +86,16 @@ func Words(n int) int { return (n + 31) / 32 }
 // gives zeros and a log-sum-exp of -Inf.
 type Operands struct {
 	Shape
-	Q     []float32 // [B, H, N, D]
+	Q     []float32 // [B, H, M, D]
 	K, V  []float32 // [B, KVHeads, N, D]
 	Valid []float32 // [B, N], 0 marks a padding position; nil = no padding
 	Scale float32   // a score is Scale * q.k
+	First int       // position of the first query in the sequence; 0 unless there are fewer queries than keys
 
 	Precision Precision // of q.k and the product with v
 
-	// Dense and ColumnSparse compute the queries [From, To) of every head; the results
-	// of others may stay as they are. 0, 0 = all.
+	// Dense, ColumnSparse and DenseScores compute the queries [From, To) of every head,
+	// which count from First; the results of others may stay as they are. 0, 0 = all.
 	From, To int
 }
 
@@ -89,21 +104,24 @@ func (a *Operands) check(fn string) {
 	if err := a.Validate(); err != nil {
 		panic(fmt.Sprintf("%v (in %s)", err, fn))
 	}
-	checkLen(fn, "Q", len(a.Q), a.queries()*a.HeadDim)
+	checkLen(fn, "Q", len(a.Q), a.allQueries()*a.HeadDim)
 	checkLen(fn, "K", len(a.K), a.Batch*a.KVHeads*a.Len*a.HeadDim)
 	checkLen(fn, "V", len(a.V), a.Batch*a.KVHeads*a.Len*a.HeadDim)
 	if a.Valid != nil {
 		checkLen(fn, "Valid", len(a.Valid), a.Batch*a.Len)
 	}
-	if from, to := a.queryRange(); from < 0 || from >= to || to > a.Len {
-		panic(fmt.Sprintf("kernel: %s: queries [%d, %d), must be some within [0, %d)", fn, from, to, a.Len))
+	if a.First < 0 || a.First > a.Len-a.Queries() {
+		panic(fmt.Sprintf("kernel: %s: %d queries from position %d on, must be within [0, %d)", fn, a.Queries(), a.First, a.Len))
+	}
+	if from, to := a.queryRange(); from < 0 || from >= to || to > a.Queries() {
+		panic(fmt.Sprintf("kernel: %s: queries [%d, %d), must be some within [0, %d)", fn, from, to, a.Queries()))
 	}
 }
 
 // queryRange is the range of queries to compute.
 func (a *Operands) queryRange() (from, to int) {
 	if a.From == 0 && a.To == 0 {
-		return 0, a.Len
+		return 0, a.Queries()
 	}
 	return a.From, a.To
 }
@@ -129,12 +147,17 @@ func (a *Operands) valid(batch int) []float32 {
 	return a.Valid[batch*a.Len:][:a.Len]
 }
 
-// head returns the queries, keys and values of one query head, each [N, D].
+// takesPart reports whether a query of a batch row is not padding.
+func (a *Operands) takesPart(batch, query int) bool {
+	return a.Valid == nil || a.Valid[batch*a.Len+a.First+query] != 0
+}
+
+// head returns the queries [M, D], keys and values [N, D] of one query head.
 // index counts (batch, head) pairs.
 func (a *Operands) head(index int) (q, k, v []float32) {
-	size := a.Len * a.HeadDim
+	rows, size := a.Queries()*a.HeadDim, a.Len*a.HeadDim
 	kv := a.kvHead(index)
-	return a.Q[index*size:][:size], a.K[kv*size:][:size], a.V[kv*size:][:size]
+	return a.Q[index*rows:][:rows], a.K[kv*size:][:size], a.V[kv*size:][:size]
 }
 
 // kvHead maps a (batch, head) pair to the (batch, kv head) pair it reads.
@@ -144,7 +167,7 @@ func (a *Operands) kvHead(index int) int {
 
 // Table says which keys each query group reads.
 type Table struct {
-	Bits  []uint32 // [B or 1, H or 1, Groups(N, Group), Words(N)]
+	Bits  []uint32 // [B or 1, H or 1, Groups(M, Group), Words(N)]
 	Group int      // queries per group
 
 	SharedBatch bool // one batch row of Bits serves all
@@ -161,7 +184,7 @@ func (t *Table) check(fn string, s Shape) {
 	if t.Group <= 0 {
 		panic(fmt.Sprintf("kernel: %s: table group is %d, must be positive", fn, t.Group))
 	}
-	rows := Groups(s.Len, t.Group)
+	rows := Groups(s.Queries(), t.Group)
 	if !t.SharedBatch {
 		rows *= s.Batch
 	}
@@ -182,5 +205,5 @@ func (t *Table) row(s Shape, index, group int) []uint32 {
 		row = batch * heads
 	}
 	words := Words(s.Len)
-	return t.Bits[((row+head)*Groups(s.Len, t.Group)+group)*words:][:words]
+	return t.Bits[((row+head)*Groups(s.Queries(), t.Group)+group)*words:][:words]
 }

@@ -1,5 +1,7 @@
 package kernel
 
+import "fmt"
+
 // AttentionGrad is the backward pass of Dense (table nil) or ColumnSparse: from
 // dout [B, H, N, D], the gradient of a scalar with respect to the output, it
 // computes the gradients with respect to q, k and v,
@@ -19,6 +21,9 @@ func (t *Team) AttentionGrad(dq, dk, dv, dout []float32, a *Operands, table *Tab
 	checkOptional("AttentionGrad", "dq", dq, len(a.Q))
 	checkOptional("AttentionGrad", "dk", dk, len(a.K))
 	checkOptional("AttentionGrad", "dv", dv, len(a.V))
+	if a.Queries() != a.Len {
+		panic(fmt.Sprintf("kernel: AttentionGrad: %d queries of a sequence of %d, want all", a.Queries(), a.Len))
+	}
 	checkLen("AttentionGrad", "dout", len(dout), len(a.Q))
 	j := gradJob{Operands: *a, dq: dq, dk: dk, dv: dv, dout: dout, group: a.Len}
 	if table == nil {

@@ -4,16 +4,16 @@ import "math/bits"
 
 // ColumnSparse is attention over the keys that a table keeps: every query of a
 // group attends to the valid keys of the group's bitmap, with a softmax
-// normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, N, D], lse
-// [B, H, N] or nil. A query without any key gives zeros and a lse of -Inf. It
+// normalised over these (PulseCol's ColumnSparseAttn). out is [B, H, M, D], lse
+// [B, H, M] or nil. A query without any key gives zeros and a lse of -Inf. It
 // computes the queries [a.From, a.To).
 func (t *Team) ColumnSparse(out, lse []float32, a *Operands, table *Table) {
 	a.check("ColumnSparse")
 	table.check("ColumnSparse", a.Shape)
 	checkLen("ColumnSparse", "out", len(out), len(a.Q))
-	checkOptional("ColumnSparse", "lse", lse, a.queries())
+	checkOptional("ColumnSparse", "lse", lse, a.allQueries())
 
-	group := min(table.Group, a.Len)
+	group := min(table.Group, a.Queries())
 	from, to := a.queryRange()
 	j := columnSparseJob{
 		Operands: *a, table: *table, out: out, lse: lse,
@@ -49,7 +49,7 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 		if u+1 < last {
 			next = tableKeys(&w.index[(u+1)%2], &j.Operands, &j.table, index, u+1)
 		}
-		end := min((u+1)*j.group, j.Len)
+		end := min((u+1)*j.group, j.Queries())
 		for first := u * j.group; first < end; first += j.tileQueries() {
 			limit := min(first+j.tileQueries(), end)
 			if limit <= from || first >= to {

@@ -3,12 +3,12 @@ package kernel
 import "fmt"
 
 // DenseScores is a refresh step in one visit of the keys: the dense attention
-// out [B, H, N, D] and, for every group of consecutive queries, the mean
+// out [B, H, M, D] and, for every group of consecutive queries, the mean
 // attention that each key receives (PulseCol's ScoreCollect),
 //
 //	scores[b, h, u, j] = mean of P[i, j] over the queries i of group u
 //
-// with scores [B, H, Groups(N, group), N]. The mean runs over the queries that
+// with scores [B, H, Groups(a.To-a.From, group), N]. Groups count from a.From. The mean runs over the queries that
 // are not padding. Padded keys score 0, and so do all keys in a group of padding.
 func (t *Team) DenseScores(out, scores []float32, a *Operands, group int) {
 	a.check("DenseScores")
@@ -18,7 +18,7 @@ func (t *Team) DenseScores(out, scores []float32, a *Operands, group int) {
 
 // Scores is DenseScores without the output and over the keys [lo, N) only: the
 // softmax is normalised over those keys, and scores is
-// [B, H, Groups(N, group), N-lo], with rows at a distance of ld elements.
+// [B, H, Groups(a.To-a.From, group), N-lo], with rows at a distance of ld elements.
 func (t *Team) Scores(scores []float32, ld int, a *Operands, group, lo int) {
 	a.check("Scores")
 	if lo < 0 || lo > a.Len {
@@ -34,13 +34,14 @@ func (t *Team) collectScores(fn string, out, scores []float32, ld int, a *Operan
 	if group <= 0 {
 		panic(fmt.Sprintf("kernel: %s: group is %d, must be positive", fn, group))
 	}
-	groups := Groups(a.Len, group)
+	from, to := a.queryRange()
+	groups := Groups(to-from, group)
 	checkLen(fn, "scores", len(scores), a.Batch*a.Heads*groups*ld-(ld-(a.Len-lo)))
 
-	group = min(group, a.Len)
+	group = min(group, to-from)
 	j := scoresJob{
 		Operands: *a, out: out, scores: scores, ld: ld, keys: t.keys.valid(a, lo), lo: lo,
-		group: group, groups: groups, perTask: max(1, a.scoreQueries()/group),
+		from: from, to: to, group: group, groups: groups, perTask: max(1, a.scoreQueries()/group),
 	}
 	run(t, &t.scores, a.Batch*a.Heads*Groups(groups, j.perTask), j)
 }
@@ -55,8 +56,9 @@ type scoresJob struct {
 	keys        [][]int32 // by batch row
 	lo          int       // the first of them
 
-	group  int // queries of a group
-	groups int // of a head
+	from, to int // queries
+	group    int // queries of a group
+	groups   int // of a head
 
 	// perTask groups make a task: whole ones, because the queries of a group add
 	// to the same row of scores, as many as fit a tile, or one in several tiles.
@@ -71,8 +73,8 @@ func (j *scoresJob) run(w *scratch, task int) {
 	for u := u; u < last; u++ {
 		clear(scores(u))
 	}
-	end := min((u+j.perTask)*j.group, j.Len)
-	for first := u * j.group; first < end; first += j.scoreQueries() {
+	end := min(j.from+(u+j.perTask)*j.group, j.to)
+	for first := j.from + u*j.group; first < end; first += j.scoreQueries() {
 		t := j.newTile(index, first, min(first+j.scoreQueries(), end), j.keys[index/j.Heads])
 		t.keep = true
 		if j.out == nil {
@@ -84,23 +86,25 @@ func (j *scoresJob) run(w *scratch, task int) {
 		if j.out != nil {
 			w.store(nil, &t)
 		}
-		for u := first / j.group; u*j.group < t.last; u++ {
-			if m := groupMean(&j.Operands, index/j.Heads, u, j.group); m.count > 0 {
+		for u := (first - j.from) / j.group; j.from+u*j.group < t.last; u++ {
+			if m := j.groupMean(index/j.Heads, u); m.count > 0 {
 				w.collect(scores(u), j.lo, &t, m)
 			}
 		}
 	}
 }
 
-// mean is the set of queries of a mean over a group: those in [first, last)
-// that are valid (nil = all), count of them.
+// mean is the set of queries of a mean over a group: those in [first, last) that are
+// not padding, count of them.
 type mean struct {
+	operands           *Operands
+	batch              int
 	first, last, count int
-	valid              []float32
 }
 
-func groupMean(a *Operands, batch, u, group int) mean {
-	m := mean{first: u * group, last: min((u+1)*group, a.Len), valid: a.valid(batch)}
+func (j *scoresJob) groupMean(batch, u int) mean {
+	first := j.from + u*j.group
+	m := mean{operands: &j.Operands, batch: batch, first: first, last: min(first+j.group, j.to)}
 	for i := m.first; i < m.last; i++ {
 		if m.takes(i) {
 			m.count++
@@ -110,7 +114,7 @@ func groupMean(a *Operands, batch, u, group int) mean {
 }
 
 func (m *mean) takes(query int) bool {
-	return query >= m.first && query < m.last && (m.valid == nil || m.valid[query] != 0)
+	return query >= m.first && query < m.last && m.operands.takesPart(m.batch, query)
 }
 
 // collect adds the share that the queries of a tile have in a mean to scores,

@@ -83,14 +83,16 @@ func (l *keyLists) valid(a *Operands, lo int) [][]int32 {
 // that they share.
 type tile struct {
 	dim         int
-	q, k, v     []float32 // one head each, [N, dim]; v is nil if only scores are computed
-	out         []float32 // [N, dim], nil if only scores are computed
+	q           []float32 // [M, dim] of one head
+	k, v        []float32 // [N, dim] of one head; v is nil if only scores are computed
+	out         []float32 // [M, dim], nil if only scores are computed
 	scale       float32
 	first, last int     // queries [first, last), at most Operands.tileQueries
+	position    int     // of query 0 in the sequence
 	keys        []int32 // ascending, padded: see padList
 	next        []int32 // the keys that the next tile reads first, which are prefetched
 
-	// With reach >= 0, query i reads key j only if |i-j| <= reach or j < sinks.
+	// With reach >= 0, the query at position i reads key j only if |i-j| <= reach or j < sinks.
 	reach, sinks int
 
 	// keep retains the exponentials of all keys for collect and the gradient,
@@ -116,7 +118,7 @@ func (a *Operands) newTile(index, first, last int, keys []int32) tile {
 	q, k, v := a.head(index)
 	return tile{
 		dim: a.HeadDim, q: q, k: k, v: v, scale: a.Scale,
-		first: first, last: last, keys: keys, reach: -1, precision: a.Precision,
+		first: first, last: last, position: a.First, keys: keys, reach: -1, precision: a.Precision,
 	}
 }
 
@@ -260,12 +262,13 @@ func padRows(buf *[]float32, src []float32, dim int, list []int32) ([]float32, i
 // of reach.
 func (t *tile) mask(s []float32, p int, list []int32) {
 	first, count := t.queries(p)
+	first += t.position
 	for j, key := range list {
 		key := int(key)
 		if key < t.sinks {
 			continue
 		}
-		// Queries key-reach ... key+reach are lanes lo ... hi-1.
+		// The queries at key-reach ... key+reach are lanes lo ... hi-1.
 		lo := min(max(key-t.reach-first, 0), count)
 		hi := min(max(key+t.reach-first+1, 0), count)
 		row := s[j*lanes:][:count]
@@ -307,7 +310,7 @@ func transpose(dst []float32, ldd int, src []float32, lds, m, n int, scale []flo
 }
 
 // store normalises the outputs of a tile and writes them, and the natural
-// logarithms of the softmax denominators if lse [N], those of the tile's head, is
+// logarithms of the softmax denominators if lse [M], those of the tile's head, is
 // not nil, to the rows of the tile's queries.
 func (w *scratch) store(lse []float32, t *tile) {
 	for p := range t.panels() {

@@ -22,20 +22,20 @@ type Float interface{ float32 | float64 }
 func exp[F Float](x F) F { return F(math.Exp(float64(x))) }
 func log[F Float](x F) F { return F(math.Log(float64(x))) }
 
-// Probabilities are the attention weights [B, H, N, N] over the keys [lo, N)
+// Probabilities are the attention weights [B, H, M, N] over the keys [lo, N)
 // that are valid and kept by the table (nil = all), and the natural logarithms
-// of their denominators [B, H, N]. A query without keys has weights of zero and
+// of their denominators [B, H, M]. A query without keys has weights of zero and
 // a logarithm of -Inf.
 func Probabilities[F Float](a *kernel.Operands, t *kernel.Table, lo int) (p, lse []F) {
-	n, dim := a.Len, a.HeadDim
-	p = make([]F, a.Batch*a.Heads*n*n)
-	lse = make([]F, a.Batch*a.Heads*n)
+	m, n, dim := a.Queries(), a.Len, a.HeadDim
+	p = make([]F, a.Batch*a.Heads*m*n)
+	lse = make([]F, a.Batch*a.Heads*m)
 	for b := range a.Batch {
 		for h := range a.Heads {
 			head := b*a.Heads + h
 			kv := b*a.KVHeads + h/(a.Heads/a.KVHeads)
-			for i := range n {
-				row := p[(head*n+i)*n:][:n]
+			for i := range m {
+				row := p[(head*m+i)*n:][:n]
 				maximum := F(math.Inf(-1))
 				for j := range n {
 					row[j] = F(math.Inf(-1))
@@ -44,14 +44,14 @@ func Probabilities[F Float](a *kernel.Operands, t *kernel.Table, lo int) (p, lse
 					}
 					var dot F
 					for d := range dim {
-						dot += F(a.Q[(head*n+i)*dim+d]) * F(a.K[(kv*n+j)*dim+d])
+						dot += F(a.Q[(head*m+i)*dim+d]) * F(a.K[(kv*n+j)*dim+d])
 					}
 					row[j] = F(a.Scale) * dot
 					maximum = max(maximum, row[j])
 				}
 				if math.IsInf(float64(maximum), -1) {
 					clear(row)
-					lse[head*n+i] = F(math.Inf(-1))
+					lse[head*m+i] = F(math.Inf(-1))
 					continue
 				}
 				var sum F
@@ -62,7 +62,7 @@ func Probabilities[F Float](a *kernel.Operands, t *kernel.Table, lo int) (p, lse
 				for j := range n {
 					row[j] /= sum
 				}
-				lse[head*n+i] = maximum + log(sum)
+				lse[head*m+i] = maximum + log(sum)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func Probabilities[F Float](a *kernel.Operands, t *kernel.Table, lo int) (p, lse
 
 // kept reports whether a table lets query i of head h read key j.
 func kept(a *kernel.Operands, t *kernel.Table, b, h, i, j int) bool {
-	if t.Reach >= 0 && j >= t.Sinks && max(i-j, j-i) > t.Reach {
+	if at := a.First + i; t.Reach >= 0 && j >= t.Sinks && max(at-j, j-at) > t.Reach {
 		return false
 	}
 	heads := a.Heads
@@ -81,25 +81,25 @@ func kept(a *kernel.Operands, t *kernel.Table, b, h, i, j int) bool {
 	if t.SharedBatch {
 		b = 0
 	}
-	groups := (a.Len + t.Group - 1) / t.Group
+	groups := (a.Queries() + t.Group - 1) / t.Group
 	row := (b*heads+h)*groups + i/t.Group
 	words := (a.Len + 31) / 32
 	return t.Bits[row*words+j/32]>>(j%32)&1 == 1
 }
 
-// Attention is softmax(Scale q k^T) v [B, H, N, D] over the keys that the table
-// keeps (nil = all), with the log-sum-exp [B, H, N].
+// Attention is softmax(Scale q k^T) v [B, H, M, D] over the keys that the table
+// keeps (nil = all), with the log-sum-exp [B, H, M].
 func Attention[F Float](a *kernel.Operands, t *kernel.Table) (out, lse []F) {
 	p, lse := Probabilities[F](a, t, 0)
-	n, dim := a.Len, a.HeadDim
-	out = make([]F, a.Batch*a.Heads*n*dim)
+	m, n, dim := a.Queries(), a.Len, a.HeadDim
+	out = make([]F, a.Batch*a.Heads*m*dim)
 	for head := range a.Batch * a.Heads {
 		kv := head/a.Heads*a.KVHeads + head%a.Heads/(a.Heads/a.KVHeads)
-		for i := range n {
+		for i := range m {
 			for j := range n {
-				if w := p[(head*n+i)*n+j]; w != 0 {
+				if w := p[(head*m+i)*n+j]; w != 0 {
 					for d := range dim {
-						out[(head*n+i)*dim+d] += w * F(a.V[(kv*n+j)*dim+d])
+						out[(head*m+i)*dim+d] += w * F(a.V[(kv*n+j)*dim+d])
 					}
 				}
 			}
@@ -108,18 +108,23 @@ func Attention[F Float](a *kernel.Operands, t *kernel.Table) (out, lse []F) {
 	return out, lse
 }
 
-// Scores are the mean weights [B, H, ceil(N/group), N-lo] that each key of
-// [lo, N) receives from the valid queries of a group, 0 if it has none.
+// Scores are the mean weights [B, H, ceil(R/group), N-lo] that each key of
+// [lo, N) receives from the valid queries of a group, 0 if it has none. The groups are
+// those of the R queries from a.From to a.To, of all if both are 0.
 func Scores[F Float](a *kernel.Operands, group, lo int) []F {
 	p, _ := Probabilities[F](a, nil, lo)
-	n := a.Len
-	groups := (n + group - 1) / group
+	m, n := a.Queries(), a.Len
+	from, to := a.From, a.To
+	if from == 0 && to == 0 {
+		to = m
+	}
+	groups := (to - from + group - 1) / group
 	scores := make([]F, a.Batch*a.Heads*groups*(n-lo))
 	for head := range a.Batch * a.Heads {
 		for u := range groups {
 			var valid []int
-			for i := u * group; i < min((u+1)*group, n); i++ {
-				if a.Valid == nil || a.Valid[head/a.Heads*n+i] != 0 {
+			for i := from + u*group; i < min(from+(u+1)*group, to); i++ {
+				if a.Valid == nil || a.Valid[head/a.Heads*n+a.First+i] != 0 {
 					valid = append(valid, i)
 				}
 			}
@@ -129,7 +134,7 @@ func Scores[F Float](a *kernel.Operands, group, lo int) []F {
 			for j := lo; j < n; j++ {
 				var sum F
 				for _, i := range valid {
-					sum += p[(head*n+i)*n+j]
+					sum += p[(head*m+i)*n+j]
 				}
 				scores[(head*groups+u)*(n-lo)+j-lo] = sum / F(len(valid))
 			}
@@ -259,17 +264,18 @@ func Linear[F Float](x []float32, rows int, w *kernel.Matrix, bias []float32) []
 }
 
 // KeptMass is the share of full attention on the keys of a table, for the middle
-// query of each group [B, H, ceil(N/group)]; 0 for padding.
+// query of each group [B, H, ceil(M/group)]; 0 for padding.
 func KeptMass[F Float](a *kernel.Operands, t *kernel.Table) (mass []F) {
 	p, _ := Probabilities[F](a, nil, 0)
 	for head := range a.Batch * a.Heads {
 		b, h := head/a.Heads, head%a.Heads
-		for first := 0; first < a.Len; first += min(t.Group, a.Len) {
-			i := (first + min(first+min(t.Group, a.Len), a.Len)) / 2
+		m := a.Queries()
+		for first := 0; first < m; first += min(t.Group, m) {
+			i := (first + min(first+min(t.Group, m), m)) / 2
 			var sum F
 			for j := range a.Len {
-				if kept(a, t, b, h, i, j) && (a.Valid == nil || a.Valid[b*a.Len+i] != 0) {
-					sum += p[(head*a.Len+i)*a.Len+j]
+				if kept(a, t, b, h, i, j) && (a.Valid == nil || a.Valid[b*a.Len+a.First+i] != 0) {
+					sum += p[(head*m+i)*a.Len+j]
 				}
 			}
 			mass = append(mass, sum)
