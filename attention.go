@@ -15,7 +15,11 @@ import (
 // AttentionOption is an optional part of one Attention call.
 type AttentionOption func(*attentionOptions)
 
-type attentionOptions struct{ mask, rows *gorgonia.Node }
+type attentionOptions struct {
+	mask, rows *gorgonia.Node
+	cached     int
+	hasCache   bool
+}
 
 // WithPaddingMask hides padding: mask [B,N] float32 is 0 at padding positions.
 // No query attends to padding, padding queries do not influence the columns,
@@ -32,6 +36,15 @@ func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
 // refresh needs them. The result then has no gradient.
 func WithRows(rows *gorgonia.Node) AttentionOption {
 	return func(o *attentionOptions) { o.rows = rows }
+}
+
+// WithCache says that q, k and v are some consecutive rows of a sequence of n tokens, those
+// that a step computes (Controller.Pass). The layer keeps the keys and values of all tokens
+// from step to step. A controller whose Config has a Cache needs it, and its layers serve
+// one Attention in each graph. A padding mask is [B,n], and the rows of WithRows count those
+// of q. The result has no gradient.
+func WithCache(n int) AttentionOption {
+	return func(o *attentionOptions) { o.cached, o.hasCache = n, true }
 }
 
 // Attention adds an attention layer under l's controller to the graph of q, k
@@ -57,7 +70,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, errors.New("pulsecol: Attention: the layer is nil, or not one of Controller.Layer(i), 0 <= i < 65536")
 	case l.ctl.closed:
 		return nil, ErrClosed
-	case l.used:
+	case l.used && !o.hasCache:
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	case l.ctl.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
 		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
@@ -65,15 +78,26 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err := o.check(q, k, v); err != nil { // before any node is added
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
 	}
+	if err := o.checkCache(q, l); err != nil {
+		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
+	}
 	p := op.AttentionParams{
 		Group: l.ctl.group, Selection: op.Selection(l.ctl.sel), Scale: l.ctl.cfg.Scale,
-		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision,
+		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision, Cached: o.cached,
 	}.In(l.state)
+	n := q.Shape()[2]
+	if o.hasCache {
+		n = o.cached
+		var err error
+		if k, v, err = l.cache(k, v, p); err != nil {
+			return nil, err
+		}
+	}
 	collect, err := op.NewScoreCollect(l.path, p)
 	if err != nil {
 		return nil, err
 	}
-	topK, err := op.NewGroupTopK(l.path, q.Shape()[2], p)
+	topK, err := op.NewGroupTopK(l.path, n, p)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +157,36 @@ func (o *attentionOptions) check(q, k, v *gorgonia.Node) error {
 		}
 	}
 	return nil
+}
+
+// checkCache returns what is wrong with the use of a cache.
+func (o *attentionOptions) checkCache(q *gorgonia.Node, l *Layer) error {
+	switch cache := l.ctl.cfg.Cache; {
+	case cache == NoCache && o.hasCache:
+		return fmt.Errorf("%w: WithCache(%d) under a Config with Cache %v, want prefix or dual", ErrConfig, o.cached, cache)
+	case cache != NoCache && !o.hasCache:
+		return fmt.Errorf("%w: Cache is %v, and Attention has no option WithCache", ErrConfig, cache)
+	case o.hasCache && o.cached < q.Shape()[2]:
+		return fmt.Errorf("%w: WithCache(%d) for %d rows of q, want at least as many tokens", op.ErrShape, o.cached, q.Shape()[2])
+	case o.hasCache && q.Graph() != nil && l.used && l.state.In(q.Graph()):
+		return errors.New("the layer already has its attention in this graph; use another layer")
+	}
+	return nil
+}
+
+// cache adds the layer's keys and values of all tokens, of which k and v are some.
+func (l *Layer) cache(k, v *gorgonia.Node, p op.AttentionParams) (keys, values *gorgonia.Node, err error) {
+	nodes := [2]*gorgonia.Node{k, v}
+	for i, half := range []op.CacheHalf{op.CachedKeys, op.CachedValues} {
+		o, err := op.NewKVCache(l.path, half, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if nodes[i], err = op.Apply(o, nodes[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nodes[0], nodes[1], nil
 }
 
 // add puts an operator into the graph, on a device, with the padding mask as its

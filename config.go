@@ -31,6 +31,13 @@ type Config struct {
 	// fixed by position, and Fixed, never refresh.
 	Schedule Schedule
 
+	// Cache says which keys and values stay from step to step; the zero value is none.
+	Cache Cache
+
+	// PrefillEvery is the number of blocks from one prefill to the next under a Cache: 1 as
+	// published, at every block. 0 = at the first block alone.
+	PrefillEvery int
+
 	// Scale multiplies q·k; 0 = 1/sqrt(head dimension).
 	Scale float64
 
@@ -132,6 +139,23 @@ func (c Config) Validate() error {
 			bad("Schedule %v places refreshes, and Pattern %v has none", c.Schedule, p)
 		}
 	}
+	switch _, isAdaptive := c.Schedule.(adaptive); {
+	case c.Cache > DualCache:
+		bad("Cache is %v, want none, prefix or dual", c.Cache)
+	case c.PrefillEvery < 0:
+		bad("PrefillEvery is %d, want at least 1 (or 0 for the first block alone)", c.PrefillEvery)
+	case c.Cache == NoCache:
+		if c.PrefillEvery != 0 {
+			bad("PrefillEvery is %d, which needs a Cache", c.PrefillEvery)
+		}
+	case isAdaptive:
+		bad("Schedule %v measures drift over all rows, of which steps with Cache %v compute few", c.Schedule, c.Cache)
+	default:
+		switch p := c.Pattern.(type) {
+		case SparseD, Fixed:
+			bad("Pattern %v has no columns for the rows of a block, which Cache %v needs; want columns, blocks or a pattern fixed by position", p, c.Cache)
+		}
+	}
 	if c.Precision.Validate() != nil {
 		bad("Precision is %v, want auto, float32, bfloat16 or int16", c.Precision)
 	}
@@ -157,6 +181,9 @@ func (c Config) gpu() error {
 	}
 	if c.Observer != nil {
 		return errors.New("an Observer sees what is on the CPU only")
+	}
+	if c.Cache != NoCache {
+		return fmt.Errorf("Cache %v runs on the CPU only", c.Cache)
 	}
 	if c.Precision == Int16 {
 		return errors.New("Precision int16 is the CPU's; GPUs take float32 and bfloat16")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/exec"
@@ -36,8 +37,9 @@ var (
 )
 
 // Controller is the state of one generation: it determines the mode of each step and
-// holds the column tables of all layers. It belongs to one machine and is not
-// safe for concurrent use.
+// holds the column tables of all layers, and with a Cache their keys and values. It
+// belongs to one machine, or with a Cache to one for every number of rows that steps
+// compute (Pass), and is not safe for concurrent use.
 type Controller struct {
 	cfg    Config
 	sel    exec.Selection
@@ -49,12 +51,21 @@ type Controller struct {
 	total, done  int // steps of the generation; completed ones
 	lastMode     Mode
 	dense        bool // sparse attention is switched off
-	mustRefresh  bool // before the next reuse
+	mustRefresh  bool // before the next reuse, or with a cache at the next prefill
 	modes        [op.Reuse + 1]int
 	refreshSteps []int
 	lost         []float64 // attention that moved off each group's columns, summed over layers
-	machine      *Machine
+	machines     []*Machine
+	running      atomic.Bool // a step, or a copy of weights
 	closed       bool
+
+	// With a cache:
+	block    Block // that is active, if there was one
+	blocks   int   // so far
+	previous int   // first active row of the block before
+	opened   bool  // the active block has had a step
+	filled   bool  // the cache, by a prefill
+	passes   [exec.BlockStep + 1]int
 }
 
 // NewController returns the controller of a generation under c, which must be
@@ -141,13 +152,13 @@ func (c *Controller) Layer(i int) *Layer {
 }
 
 // Start begins a generation of totalSteps denoising steps: the next step is step
-// 1, and all column tables are dropped. Memory, the Stats of layers and the setting of
-// SetDense are kept.
+// 1, and all column tables and caches are dropped. Memory, the Stats of layers and the setting
+// of SetDense are kept.
 func (c *Controller) Start(totalSteps int) error {
 	switch {
 	case c.closed:
 		return ErrClosed
-	case c.machine != nil && c.machine.running.Load():
+	case c.running.Load():
 		return ErrBusy
 	case totalSteps < 1:
 		return fmt.Errorf("pulsecol: Start: %d steps, want at least 1", totalSteps)
@@ -156,6 +167,8 @@ func (c *Controller) Start(totalSteps int) error {
 	c.mustRefresh = false
 	c.modes = [op.Reuse + 1]int{}
 	c.refreshSteps = nil
+	c.blocks, c.opened, c.filled = 0, false, false
+	c.passes = [exec.BlockStep + 1]int{}
 	for _, l := range c.layers {
 		l.state.Invalidate()
 	}
@@ -167,8 +180,9 @@ func (c *Controller) Start(totalSteps int) error {
 // time, the first sparse step refreshes instead. Start does not change the setting.
 func (c *Controller) SetDense(dense bool) { c.dense = dense }
 
-// Invalidate makes the next sparse step a refresh.
-func (c *Controller) Invalidate() { c.mustRefresh = true }
+// Invalidate makes the next sparse step a refresh. With a cache the next step, sparse or
+// not, is a prefill.
+func (c *Controller) Invalidate() { c.mustRefresh, c.filled = true, false }
 
 // Step returns the number of completed steps and the total.
 func (c *Controller) Step() (done, total int) { return c.done, c.total }
@@ -179,7 +193,7 @@ func (c *Controller) Mode() Mode {
 	if c.done >= c.total {
 		return Dense
 	}
-	m, err := c.mode(c.done + 1)
+	m, _, err := c.next()
 	if err != nil {
 		return Dense
 	}
@@ -189,18 +203,27 @@ func (c *Controller) Mode() Mode {
 // LastMode returns the mode of the latest step.
 func (c *Controller) LastMode() Mode { return c.lastMode }
 
-func (c *Controller) mode(step int) (Mode, error) {
+// next returns the mode of the next step and, with a cache, which rows it computes.
+func (c *Controller) next() (Mode, exec.Pass, error) {
+	if c.cfg.Cache != NoCache {
+		return c.nextCached()
+	}
+	m, err := c.configured(c.done + 1)
+	if err == nil && m == Reuse && !c.sel.Unchanging() && (c.mustRefresh || !c.built() || c.drifted(c.done+1)) {
+		m = Refresh
+	}
+	return m, exec.Pass{}, err
+}
+
+// configured is the mode of a step whatever the steps before have left.
+func (c *Controller) configured(step int) (Mode, error) {
 	switch {
 	case c.dense || (c.cfg.Sparsity == 0 && !c.sel.Unchanging()):
 		return Dense, nil
 	case c.sel.Unchanging():
 		return Reuse, nil
 	}
-	m, err := c.scheduled(step)
-	if err == nil && m == Reuse && (c.mustRefresh || !c.built() || c.drifted(step)) {
-		return Refresh, nil
-	}
-	return m, err
+	return c.scheduled(step)
 }
 
 // scheduled returns the schedule's mode for a step. The schedule may be the caller's: its
@@ -268,12 +291,12 @@ func (c *Controller) begin(ctx context.Context) error {
 	case c.done >= c.total:
 		return fmt.Errorf("%w (%d of %d)", ErrFinished, c.done, c.total)
 	}
-	m, err := c.mode(c.done + 1)
+	m, pass, err := c.next()
 	if err != nil {
 		return err
 	}
 	c.lastMode = m
-	c.step.Begin(ctx, m)
+	c.step.BeginPass(ctx, m, pass)
 	return nil
 }
 
@@ -287,6 +310,9 @@ func (c *Controller) end(failed error) error {
 				failed = fmt.Errorf("pulsecol: %s did not run in this step; is it in the machine's graph?", l.path)
 			}
 		}
+	}
+	if c.cfg.Cache != NoCache {
+		c.endCached(failed != nil)
 	}
 	if failed != nil {
 		if c.lastMode == Refresh {
@@ -302,8 +328,8 @@ func (c *Controller) end(failed error) error {
 	case Refresh:
 		c.mustRefresh = false
 		c.refreshSteps = append(c.refreshSteps, c.done)
-	case Dense:
-		if c.dense {
+	case Dense, Reuse: // a refresh that fell due waits: attention is off, or the step was no prefill
+		if c.dense || c.cfg.Cache != NoCache && !c.sel.Unchanging() {
 			m, err := c.scheduled(c.done)
 			c.mustRefresh = c.mustRefresh || m == Refresh || err != nil
 		}
@@ -318,7 +344,11 @@ type Stats struct {
 	Refreshes    int   // of them
 	Reuses       int   // of them
 	RefreshSteps []int // 1-based
-	Layers       []LayerStats
+
+	// Steps with a cache, by kind; 0 without one.
+	Prefills, Commits, BlockSteps int
+
+	Layers []LayerStats
 }
 
 // LayerStats counts what one attention layer did since its controller was made. Where the
@@ -329,6 +359,7 @@ type LayerStats struct {
 	Density   float64            // share of query-key pairs the column table keeps; 0 without a table
 	Churn     float64            // share of kept pairs that the last refresh replaced; 0 at the first
 	Bytes     int64              // held by the column table
+	Cache     int64              // held by keys, values and the columns of a block
 	Seconds   [Reuse + 1]float64 // in the layer's operators, by Mode
 }
 
@@ -337,6 +368,7 @@ func (c *Controller) Stats() Stats {
 	s := Stats{
 		Steps: c.done, Dense: c.modes[Dense], Refreshes: c.modes[Refresh], Reuses: c.modes[Reuse],
 		RefreshSteps: append([]int(nil), c.refreshSteps...),
+		Prefills:     c.passes[Prefill], Commits: c.passes[Commit], BlockSteps: c.passes[BlockStep],
 	}
 	for _, l := range c.layers {
 		s.Layers = append(s.Layers, LayerStats(l.state.Stats()))
@@ -372,7 +404,7 @@ func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
 // Close drops the column tables. The controller cannot be used afterwards. A second
 // Close does nothing.
 func (c *Controller) Close() error {
-	if c.machine != nil && c.machine.running.Load() {
+	if c.running.Load() {
 		return ErrBusy
 	}
 	c.closed = true

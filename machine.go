@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync/atomic"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/op"
@@ -15,13 +15,12 @@ import (
 // Machine is a gorgonia.VM. Each of its runs is one denoising step under a controller. The
 // zero Machine is closed.
 type Machine struct {
-	vm      gorgonia.VM
-	graph   *gorgonia.ExprGraph // nil from Attach
-	ctl     *Controller
-	running atomic.Bool
-	once    bool // runs its graph once
-	ran     bool // since the last Reset, or with once at all
-	closed  bool
+	vm     gorgonia.VM
+	graph  *gorgonia.ExprGraph // nil from Attach
+	ctl    *Controller
+	once   bool // runs its graph once
+	ran    bool // since the last Reset, or with once at all
+	closed bool
 }
 
 var errNoContext = errors.New("pulsecol: the context is nil")
@@ -53,7 +52,7 @@ func Attach(vm gorgonia.VM, ctl *Controller) (*Machine, error) {
 		LastRun() (*gorgonia.Node, bool)
 	})
 	m := &Machine{vm: vm, ctl: ctl, once: lisp}
-	ctl.machine = m
+	ctl.machines = append(ctl.machines, m)
 	return m, nil
 }
 
@@ -77,10 +76,15 @@ func (c *Controller) canRun(g *gorgonia.ExprGraph) error {
 		return errors.New("pulsecol: the machine's controller is nil")
 	case c.closed:
 		return ErrClosed
-	case c.machine != nil:
+	case len(c.machines) > 0 && (c.cfg.Cache == NoCache || g == nil):
 		return ErrAttached
 	case g == nil:
 		return nil
+	}
+	for _, m := range c.machines {
+		if m.graph == g {
+			return ErrAttached
+		}
 	}
 	if err := c.step.Owns(g); err != nil {
 		return err
@@ -128,16 +132,10 @@ func NewMachine(g *gorgonia.ExprGraph, ctl *Controller, opts ...gorgonia.VMOpt) 
 // copies them. report, if not nil, gets the bytes copied so far and the total. When ctx is
 // done, Load returns its error.
 func (m *Machine) Load(ctx context.Context, report func(done, total int64)) error {
-	if !m.running.CompareAndSwap(false, true) {
-		return ErrBusy
+	if err := m.enter(ctx); err != nil {
+		return err
 	}
-	defer m.running.Store(false)
-	switch {
-	case m.closed || m.vm == nil:
-		return ErrClosed
-	case ctx == nil:
-		return errNoContext
-	}
+	defer m.leave()
 	if m.graph == nil {
 		return nil
 	}
@@ -159,15 +157,11 @@ func (m *Machine) RunAll() error { return m.RunAllContext(context.Background()) 
 // op return (those of attention only if the machine comes from Attach), and the step fails
 // with ctx's error. The delay does not depend on the length of the step.
 func (m *Machine) RunAllContext(ctx context.Context) error {
-	if !m.running.CompareAndSwap(false, true) {
-		return ErrBusy
+	if err := m.enter(ctx); err != nil {
+		return err
 	}
-	defer m.running.Store(false)
+	defer m.leave()
 	switch {
-	case m.closed || m.vm == nil:
-		return ErrClosed
-	case ctx == nil:
-		return errNoContext
 	case m.ran && m.once:
 		return ErrRanOnce
 	case m.ran:
@@ -189,6 +183,24 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 	}
 	return m.ctl.end(err)
 }
+
+// enter begins what only one machine of a controller does at a time, until leave.
+func (m *Machine) enter(ctx context.Context) error {
+	switch {
+	case m.vm == nil:
+		return ErrClosed
+	case ctx == nil:
+		return errNoContext
+	case !m.ctl.running.CompareAndSwap(false, true):
+		return ErrBusy
+	case m.closed:
+		m.leave()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (m *Machine) leave() { m.ctl.running.Store(false) }
 
 // cause returns the error inside that of a tape machine, which has no Unwrap: errors.Is
 // would not find op's errors in it.
@@ -222,15 +234,21 @@ func (m *Machine) Reset() {
 // Close closes the inner machine and frees the controller for another one. A
 // second Close does nothing.
 func (m *Machine) Close() error {
-	if m.running.Load() {
+	if m.vm == nil {
+		return nil
+	}
+	if !m.ctl.running.CompareAndSwap(false, true) {
 		return ErrBusy
 	}
-	if m.closed || m.vm == nil {
+	defer m.leave()
+	if m.closed {
 		return nil
 	}
 	m.closed = true
-	m.ctl.machine = nil
-	m.ctl.step.Release()
+	m.ctl.machines = slices.DeleteFunc(m.ctl.machines, func(other *Machine) bool { return other == m })
+	if m.graph != nil {
+		m.ctl.step.Release()
+	}
 	return cudaop.Close(m.vm)
 }
 

@@ -20,16 +20,21 @@ type AttentionParams struct {
 	Rows      bool      // ColumnSparseAttn's fifth input is rows [R] int32, as GatherRows takes them
 	Precision Precision // of q·k and the product with v, not of their gradients
 
-	state *exec.State // of a controller's layer; nil = the operators are pure functions
+	// Cached is the number of tokens of a sequence of which q has some: k and v are those of
+	// NewKVCache. It needs a controller's layer. 0 = q, k and v have the same tokens.
+	Cached int
+
+	state   *exec.State   // of a controller's layer; nil = the operators are pure functions
+	handoff *exec.Handoff // of one attention of the layer
 }
 
 // DefaultGroup is the group size with the best accuracy in the paper's sweep.
 const DefaultGroup = 32
 
-// In returns p for a layer of a controller, whose operators follow its steps and share s.
-// Package pulsecol calls it.
+// In returns p for one attention of a controller's layer, whose operators follow its steps
+// and share s. Package pulsecol calls it.
 func (p AttentionParams) In(s *exec.State) AttentionParams {
-	p.state = s
+	p.state, p.handoff = s, new(exec.Handoff)
 	return p
 }
 
@@ -37,7 +42,7 @@ func (p AttentionParams) In(s *exec.State) AttentionParams {
 func (p AttentionParams) spec(kind, path string) (exec.Attention, error) {
 	a := exec.Attention{
 		Group: p.Group, Selection: exec.Selection(p.Selection), Scale: p.Scale,
-		Masked: p.Masked, Rows: p.Rows, Precision: p.Precision, State: p.state,
+		Masked: p.Masked, Rows: p.Rows, Precision: p.Precision, Cached: p.Cached, State: p.state, Handoff: p.handoff,
 	}
 	if a.Group == 0 {
 		a.Group = DefaultGroup
@@ -51,6 +56,12 @@ func (p AttentionParams) spec(kind, path string) (exec.Attention, error) {
 		err = fmt.Errorf("%w: group of %d queries, want at least 1", ErrValue, a.Group)
 	case !(a.Scale >= 0) || math.IsInf(a.Scale, 0):
 		err = fmt.Errorf("%w: scale %v, want a finite number >= 0", ErrValue, a.Scale)
+	case a.Cached < 0:
+		err = fmt.Errorf("%w: Cached is %d tokens, want at least 0", ErrValue, a.Cached)
+	case a.Cached > 0 && a.State == nil:
+		err = fmt.Errorf("%w: cached keys and values need a controller", ErrValue)
+	case a.Cached > 0 && (a.Selection.Kind == SelectSparseD || a.Selection.Kind == SelectFixed):
+		err = fmt.Errorf("%w: a selection %v has no columns for the rows of a block, want columns, blocks or static", ErrValue, a.Selection.Kind)
 	case a.Selection.Kind == SelectSparseD && a.Group != a.Selection.Block:
 		err = fmt.Errorf("%w: SparseD's group of %d queries must be its block of %d keys", ErrValue, a.Group, a.Selection.Block)
 	case a.Selection.Kind == SelectStatic && a.State == nil:
@@ -77,7 +88,7 @@ func checkGiven(o fmt.Stringer, p *exec.Attention, s kernel.Shape) error {
 
 // hashed lists what an operator's hash covers of p.
 func hashed(p *exec.Attention) []any {
-	return append(p.Selection.Params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String())
+	return append(p.Selection.Params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String(), p.Cached)
 }
 
 // withMask appends the type of the padding mask to an operator's inputs.
@@ -88,19 +99,26 @@ func withMask(p *exec.Attention, in ...hm.Type) []hm.Type {
 	return in
 }
 
-// attentionShape checks q [B,H,N,D], k and v [B,Hkv,N,D] and, if it is not nil,
-// the padding mask [B,N].
-func attentionShape(o fmt.Stringer, q, k, v, mask tensor.Shape) (kernel.Shape, error) {
+// attentionShape checks q [B,H,M,D], k and v [B,Hkv,N,D] and, if it is not nil, the
+// padding mask [B,N]. M is N unless keys are cached, of which there are p.Cached.
+func attentionShape(o fmt.Stringer, p *exec.Attention, q, k, v, mask tensor.Shape) (kernel.Shape, error) {
 	s := kernel.Shape{Batch: q[0], Heads: q[1], KVHeads: k[1], Len: q[2], HeadDim: q[3]}
+	if p.Cached > 0 {
+		s.Len, s.Rows = p.Cached, q[2]
+	}
 	switch {
 	case !sameShape(k, v):
 		return s, fmt.Errorf("%s: %w: keys %v and values %v differ", o, ErrShape, k, v)
-	case k[0] != q[0] || k[2] != q[2] || k[3] != q[3]:
+	case p.Cached > 0 && k[2] != p.Cached:
+		return s, fmt.Errorf("%s: %w: keys %v, want %d tokens as are cached", o, ErrShape, k, p.Cached)
+	case p.Cached > 0 && q[2] > p.Cached:
+		return s, fmt.Errorf("%s: %w: queries %v of a sequence of %d tokens", o, ErrShape, q, p.Cached)
+	case k[0] != q[0] || p.Cached == 0 && k[2] != q[2] || k[3] != q[3]:
 		return s, fmt.Errorf("%s: %w: queries %v and keys %v may differ in their heads only", o, ErrShape, q, k)
 	case q[1]%k[1] != 0:
 		return s, fmt.Errorf("%s: %w: %d query heads are not a multiple of %d key heads", o, ErrShape, q[1], k[1])
-	case mask != nil && !sameShape(mask, tensor.Shape{q[0], q[2]}):
-		return s, fmt.Errorf("%s: %w: padding mask %v, want [%d %d]", o, ErrShape, mask, q[0], q[2])
+	case mask != nil && !sameShape(mask, tensor.Shape{q[0], s.Len}):
+		return s, fmt.Errorf("%s: %w: padding mask %v, want [%d %d]", o, ErrShape, mask, q[0], s.Len)
 	}
 	if err := s.Validate(); err != nil {
 		return s, fmt.Errorf("%s: %w: %v", o, ErrShape, err)
@@ -114,7 +132,7 @@ func operands(o fmt.Stringer, p *exec.Attention, q, k, v, mask *tensor.Dense) (k
 	if mask != nil {
 		ms = mask.Shape()
 	}
-	s, err := attentionShape(o, q.Shape(), k.Shape(), v.Shape(), ms)
+	s, err := attentionShape(o, p, q.Shape(), k.Shape(), v.Shape(), ms)
 	if err != nil {
 		return kernel.Operands{}, err
 	}
@@ -125,6 +143,9 @@ func operands(o fmt.Stringer, p *exec.Attention, q, k, v, mask *tensor.Dense) (k
 	a := kernel.Operands{Shape: s, Q: float32s(q), K: float32s(k), V: float32s(v), Scale: float32(scale), Precision: p.Precision}
 	if mask != nil {
 		a.Valid = float32s(mask)
+	}
+	if p.Cached > 0 {
+		a.First = p.State.Step().Pass().First
 	}
 	return a, nil
 }

@@ -46,7 +46,7 @@ func NewColumnSparseAttn(path string, p AttentionParams) (gorgonia.Op, error) {
 	}
 	o := &columnSparseAttn{newBase(kind, path, withMask(&a, in...), float4, append(hashed(&a), a.Rows)...), a}
 	if a.State != nil {
-		a.State.Attend = o
+		a.Handoff.Attend = o
 		o.Bind(a.State.Step())
 	}
 	return o, nil
@@ -61,7 +61,7 @@ func (o *columnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, er
 	if err != nil {
 		return nil, err
 	}
-	sh, err := attentionShape(o, s[0], s[1], s[2], maskOf(o.p.Masked, s))
+	sh, err := attentionShape(o, &o.p, s[0], s[1], s[2], maskOf(o.p.Masked, s))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (o *columnSparseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, er
 }
 
 func (o *columnSparseAttn) tableShape(s kernel.Shape) tensor.Shape {
-	return tensor.Shape{s.Batch, s.Heads, kernel.Groups(s.Len, o.p.Group), kernel.Words(s.Len)}
+	return tensor.Shape{s.Batch, s.Heads, kernel.Groups(s.Queries(), o.p.Group), kernel.Words(s.Len)}
 }
 
 func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
@@ -85,9 +85,9 @@ func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	if err != nil {
 		return nil, err
 	}
-	a.From, a.To = 0, a.Len
+	a.From, a.To = 0, a.Queries()
 	if o.p.Rows {
-		if a.From, a.To, err = selectedRange(o, int32s(ts[4]), a.Batch, a.Len); err != nil {
+		if a.From, a.To, err = selectedRange(o, int32s(ts[4]), a.Batch, a.Queries()); err != nil {
 			return nil, err
 		}
 	}
@@ -99,8 +99,8 @@ func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 		st.Observed(mode, &a)
 		defer st.AddTime(mode, time.Now())
 		st.MeasureDrift(o.team(), mode, &a)
-		if y := st.Output; y != nil {
-			st.Output = nil
+		if y := o.p.Handoff.Output; y != nil {
+			o.p.Handoff.Output = nil
 			return o.handOver(y, ts[0].Shape())
 		}
 	}
@@ -112,14 +112,34 @@ func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case a.From == a.To: // no token is selected
-	case table == nil:
-		o.team().Dense(y, nil, &a)
-	default:
-		o.team().ColumnSparse(y, nil, &a, table)
-	}
+	o.attend(y, &a, table)
 	return o.finish(out)
+}
+
+// attend computes the queries [a.From, a.To) over the keys of a table, nil for all keys.
+// The active rows of a step that chooses their columns attend to all keys.
+func (o *columnSparseAttn) attend(y []float32, a *kernel.Operands, table *kernel.Table) {
+	some := func(from, to int, table *kernel.Table) {
+		part := *a
+		part.From, part.To = max(from, a.From), min(to, a.To)
+		switch {
+		case part.From >= part.To: // no token is selected
+		case table == nil:
+			o.team().Dense(y, nil, &part)
+		default:
+			o.team().ColumnSparse(y, nil, &part, table)
+		}
+	}
+	rows := a.Queries()
+	if table == nil || o.p.Cached == 0 || !o.p.State.Step().Pass().Choose {
+		some(0, rows, table)
+		return
+	}
+	pass := o.p.State.Step().Pass()
+	from, to := pass.From-pass.First, pass.To-pass.First
+	some(0, from, table)
+	some(from, to, nil)
+	some(to, rows, table)
 }
 
 // PlanMemory takes over ScoreCollect's output in a refresh, and else asks for a result.
@@ -172,6 +192,10 @@ func (o *columnSparseAttn) table(mode Mode, s kernel.Shape, columns *tensor.Dens
 		return nil, nil
 	case o.p.State == nil:
 		return o.inputTable(s, columns)
+	case o.p.Selection.Kind == SelectStatic && s.Queries() < s.Len:
+		return o.p.StaticRows(), nil
+	case o.p.Cached > 0 && o.p.State.Step().Pass().Kind == exec.BlockStep && o.p.Selection.Kind != SelectStatic:
+		return o.p.State.BlockTable(), nil
 	case !o.p.State.Built():
 		return nil, fmt.Errorf("%s: %w", o, ErrStale)
 	}
@@ -199,7 +223,7 @@ func (o *columnSparseAttn) inputTable(s kernel.Shape, columns *tensor.Dense) (*k
 func (o *columnSparseAttn) DiffWRT(inputs int) []bool { return firstThree(inputs) }
 
 func (o *columnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
-	if o.p.Rows {
+	if o.p.Rows || o.p.Cached > 0 {
 		return o.base.SymDiff(inputs, y, grad)
 	}
 	return attentionGrads(o.path, o.p, o.table, true, inputs, grad)
@@ -207,7 +231,7 @@ func (o *columnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node
 
 // DoDiff is SymDiff for Lisp machines.
 func (o *columnSparseAttn) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
-	if o.p.Rows {
+	if o.p.Rows || o.p.Cached > 0 {
 		return o.base.DoDiff(ctx, inputs, y)
 	}
 	return o.addGradients(&o.p, o.table, inputs, y)

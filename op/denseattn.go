@@ -37,7 +37,7 @@ func (o *denseAttn) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := attentionShape(o, s[0], s[1], s[2], maskOf(o.p.Masked, s)); err != nil {
+	if _, err := attentionShape(o, &o.p, s[0], s[1], s[2], maskOf(o.p.Masked, s)); err != nil {
 		return nil, err
 	}
 	return s[0].Clone(), nil

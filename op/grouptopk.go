@@ -54,7 +54,11 @@ func (o *groupTopK) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 		return nil, err
 	}
 	n := o.spec.Len
-	if u, w := kernel.Groups(n, o.spec.Group), o.spec.Selection.ScoreWidth(n); s[0][2] != u || s[0][3] != w {
+	u, w := kernel.Groups(n, o.spec.Group), o.spec.Selection.ScoreWidth(n)
+	if o.spec.Cached > 0 { // any of its rows
+		u = min(u, s[0][2])
+	}
+	if s[0][2] != u || s[0][3] != w {
 		return nil, fmt.Errorf("%s: %w: scores %v, want [B H %d %d] for %d tokens", o, ErrShape, s[0], u, w, n)
 	}
 	if o.spec.Masked && !sameShape(s[1], tensor.Shape{s[0][0], n}) {
@@ -80,7 +84,7 @@ func (o *groupTopK) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	b, h, u, w := s[0], s[1], s[2], kernel.Words(o.spec.Len)
 	words := make([]uint32, b*h*u*w)
 	for i := range b * h {
-		o.topK(words[i*u*w:(i+1)*u*w], ts[0], mask, i)
+		o.topK(words[i*u*w:(i+1)*u*w], float32s(ts[0]), mask, h, u, i)
 	}
 	return o.finish(tensor.New(tensor.WithShape(b, h, u, w), tensor.WithBacking(words)))
 }
@@ -93,11 +97,24 @@ func (o *groupTopK) update(scores *tensor.Dense, mask []float32) (gorgonia.Value
 		return nil, err
 	}
 	defer st.AddTime(mode, time.Now())
+	pass := st.Step().Pass()
+	if pass.Choose {
+		if err := o.chooseBlock(mask); err != nil {
+			return nil, err
+		}
+	}
 	switch s := scores.Shape(); {
+	case o.spec.Selection.Unchanging() && pass.Rows < pass.Len:
+		return o.finish(st.NoColumns) // ColumnSparseAttn takes those of its rows
 	case o.spec.Selection.Unchanging():
 		o.spec.MakeTable()
+	case mode == Reuse && pass.Kind == exec.BlockStep:
+		if !st.BlockBuilt() {
+			return nil, fmt.Errorf("%s: %w: of the block", o, ErrStale)
+		}
+		return o.finish(st.NoColumns)
 	case mode == Refresh:
-		topK := func(rows []uint32, head int) { o.topK(rows, scores, mask, head) }
+		topK := func(rows []uint32, head int) { o.topK(rows, float32s(scores), mask, s[1], s[2], head) }
 		if err := st.Refresh(s[0], s[1], o.spec.Len, o.spec.Group, topK, o.Stopped); err != nil {
 			return nil, err
 		}
@@ -109,15 +126,23 @@ func (o *groupTopK) update(scores *tensor.Dense, mask []float32) (gorgonia.Value
 	return o.finish(st.Value())
 }
 
-// topK fills the rows of one head, whose index counts over all batch rows, from its scores.
-func (o *groupTopK) topK(words []uint32, all *tensor.Dense, mask []float32, head int) {
-	shape, sel, n := all.Shape(), o.spec.Selection, o.spec.Len
-	size := shape[2] * shape[3]
-	scores := float32s(all)[head*size : (head+1)*size]
-	rows, keys := kernel.Groups(n, o.spec.Group), n
+// chooseBlock chooses the columns of the step's block.
+func (o *groupTopK) chooseBlock(mask []float32) error {
+	b := o.spec.State.BlockScores()
+	return o.spec.State.ChooseBlock(o.spec.Group, func(rows []uint32, head int) {
+		o.topK(rows, b.Scores, mask, b.Heads, b.Groups, head)
+	}, o.Stopped)
+}
+
+// topK fills the rows of one of heads heads, whose index counts over all batch rows, from
+// the scores of rows groups of each.
+func (o *groupTopK) topK(words []uint32, all, mask []float32, heads, rows, head int) {
+	sel, n := o.spec.Selection, o.spec.Len
+	size := rows * sel.ScoreWidth(n)
+	scores, keys := all[head*size:(head+1)*size], n
 	var valid []float32
 	if mask != nil {
-		b := head / shape[1]
+		b := head / heads
 		valid, keys = mask[b*n:(b+1)*n], 0
 		for _, v := range valid {
 			if v != 0 {

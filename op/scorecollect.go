@@ -26,7 +26,8 @@ type scoreCollect struct {
 //
 // In a controller's layer it works in refresh steps only, and computes the output of full
 // attention in the same pass, which ColumnSparseAttn returns; in other steps its result is
-// a placeholder of one element. It has no gradient. Parameters out of range are an
+// a placeholder of one element. Over cached keys it also collects the scores of a block's
+// rows in the first step of the block. It has no gradient. Parameters out of range are an
 // ErrValue.
 func NewScoreCollect(path string, p AttentionParams) (gorgonia.Op, error) {
 	const kind = "ScoreCollect"
@@ -50,14 +51,14 @@ func (o *scoreCollect) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error)
 	if err != nil {
 		return nil, err
 	}
-	sh, err := attentionShape(o, s[0], s[1], s[2], maskOf(o.p.Masked, s))
+	sh, err := attentionShape(o, &o.p, s[0], s[1], s[2], maskOf(o.p.Masked, s))
 	if err != nil {
 		return nil, err
 	}
 	if err := checkGiven(o, &o.p, sh); err != nil {
 		return nil, err
 	}
-	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Len, o.p.Group), o.p.Selection.ScoreWidth(sh.Len)}, nil
+	return tensor.Shape{sh.Batch, sh.Heads, kernel.Groups(sh.Queries(), o.p.Group), o.p.Selection.ScoreWidth(sh.Len)}, nil
 }
 
 func (o *scoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
@@ -78,6 +79,10 @@ func (o *scoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 			return nil, err
 		}
 		defer st.AddTime(mode, time.Now())
+		o.p.Handoff.Output = nil
+		if st.Step().Pass().Choose {
+			o.collectBlock(&a)
+		}
 		if mode != Refresh || o.p.Selection.Unchanging() {
 			return o.finish(st.NoScores)
 		}
@@ -91,7 +96,7 @@ func (o *scoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	o.collect(s, y, &a)
 	if st != nil {
-		st.Output = y
+		o.p.Handoff.Output = y
 	}
 	return o.finish(scores)
 }
@@ -103,7 +108,7 @@ func (o *scoreCollect) PlanMemory(r *exec.Run) error {
 		if r.Mode != Refresh || o.p.Selection.Unchanging() {
 			return nil
 		}
-		if st.Attend.Placement().PlannedResult() {
+		if o.p.Handoff.Attend.Placement().PlannedResult() {
 			if err := r.Handoff(st, 4*int64(r.Inputs()[0].Shape().TotalSize()), exec.Activations); err != nil {
 				return err
 			}
@@ -117,7 +122,7 @@ func (o *scoreCollect) PlanMemory(r *exec.Run) error {
 
 // output returns memory for the output of full attention.
 func (o *scoreCollect) output(elements int) ([]float32, error) {
-	if !o.p.State.Attend.Placement().PlannedResult() {
+	if !o.p.Handoff.Attend.Placement().PlannedResult() {
 		return make([]float32, elements), nil
 	}
 	return o.takeMemory(exec.KindHandoff, elements)
@@ -146,6 +151,13 @@ func (o *scoreCollect) collect(scores, y []float32, a *kernel.Operands) {
 	gen := width - n
 	o.team().Scores(scores[:len(scores)-gen], width, &ranked, o.p.Group, 0)
 	o.team().Scores(scores[n:], width, &ranked, o.p.Group, n-gen)
+}
+
+// collectBlock collects the scores of the active rows of the step's block, for GroupTopK.
+func (o *scoreCollect) collectBlock(a *kernel.Operands) {
+	pass, block := o.p.State.Step().Pass(), *a
+	block.From, block.To = pass.From-pass.First, pass.To-pass.First
+	o.team().Scores(o.p.State.MakeBlockScores(a.Batch, a.Heads, o.p.Group), a.Len, &block, o.p.Group, 0)
 }
 
 func (o *scoreCollect) MergesWith(other gorgonia.Op) bool {

@@ -40,7 +40,7 @@ func (s *Step) Owns(g *gorgonia.ExprGraph) error {
 		case l != nil && l.step != s && !seen[l]:
 			seen[l] = true
 			add(l.step, fmt.Sprintf("layer %q", l.path))
-		case l == nil && step != nil && step != s && step.bound:
+		case l == nil && step != nil && step != s && step.bound > 0:
 			add(step, o.String())
 		}
 	}

@@ -126,14 +126,16 @@ func (s Selection) ScoreWidth(n int) int {
 // Sinks is the number of keys that a static pattern always keeps.
 func (s Selection) Sinks(n int) int { return int(math.Ceil(s.SinkFraction*float64(n) - 1e-9)) }
 
-// fillStatic sets the bits of every key that at least one query of its group
-// keeps; the kernel then masks keys for each query.
-func (s Selection) fillStatic(words []uint32, n, group int) {
+// fillStatic sets, for the groups of rows queries from position first on, the bits of
+// every key that at least one query of its group keeps; the kernel then masks keys for
+// each query.
+func (s Selection) fillStatic(words []uint32, first, rows, n, group int) {
 	w, sinks := kernel.Words(n), s.Sinks(n)
+	group = min(group, rows)
 	clear(words)
-	for u := range kernel.Groups(n, group) {
+	for u := range kernel.Groups(rows, group) {
 		row := words[u*w : (u+1)*w]
-		first, last := u*group, min((u+1)*group, n)-1
+		first, last := first+u*group, first+min((u+1)*group, rows)-1
 		for j := range n {
 			if j < sinks || (j >= first-s.Reach && j <= last+s.Reach) {
 				columns.Set(row, j)

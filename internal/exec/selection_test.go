@@ -90,7 +90,7 @@ func TestStaticTable(t *testing.T) {
 					for i := range words {
 						words[i] = 0xdeadbeef // whatever was there
 					}
-					s.fillStatic(words, n, group)
+					s.fillStatic(words, 0, n, n, group)
 					pairs := 0
 					for u := range kernel.Groups(n, group) {
 						for j := range 32 * kernel.Words(n) {

@@ -15,10 +15,27 @@ type Attention struct {
 	Masked    bool    // the last input is a padding mask
 	Rows      bool    // ColumnSparseAttn's fifth input lists the rows whose results are read
 	Precision kernel.Precision
-	State     *State // nil = the operators are pure functions
+	Cached    int      // tokens of the sequence whose keys and values the layer keeps; 0 = none
+	State     *State   // nil = the operators are pure functions
+	Handoff   *Handoff // of the three operators of one attention; nil without a State
+}
+
+// Handoff is what the operators of one attention hand to one another within a refresh: the
+// output of full attention, which ScoreCollect computes and ColumnSparseAttn returns, in
+// the memory that the plan has for the latter's result.
+type Handoff struct {
+	Attend Operator  // the ColumnSparseAttn
+	Output []float32 // nil outside a refresh
 }
 
 type (
+	// KVCache is the Spec of op.NewKVCache.
+	KVCache struct {
+		State *State
+		Half  Half
+		Len   int // tokens
+	}
+
 	// ScoreCollect is the Spec of op.NewScoreCollect.
 	ScoreCollect struct{ Attention }
 

@@ -16,11 +16,6 @@ type State struct {
 	path string
 	step *Step
 
-	// Within a refresh: the output of full attention, which ScoreCollect computes and
-	// ColumnSparseAttn returns, in the memory that the plan has for the latter's result.
-	Attend Operator  // the layer's ColumnSparseAttn
-	Output []float32 // nil outside a refresh
-
 	// NoScores and NoColumns stand for a result that a step does not have.
 	NoScores, NoColumns *Held
 
@@ -34,6 +29,8 @@ type State struct {
 	built           bool
 	drift           *drift   // nil unless watched
 	rows            []uint32 // of a table that is being built, those of one head
+
+	cache *cache // nil without one, and on a GPU
 
 	stats     LayerStats
 	uncounted bool              // the device has counted the table's pairs, and stats do not say how many
@@ -106,11 +103,14 @@ func (s *State) Columns() (ColumnBits, error) {
 	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
 }
 
-// Invalidate drops the column table's contents and keeps its memory. The next
+// Invalidate drops the contents of the column table and of the cache, and keeps their
+// memory. The next
 // sparse step must be a refresh.
 func (s *State) Invalidate() {
 	s.built = false
-	s.Output = nil
+	if s.cache != nil {
+		s.cache.filled, s.cache.block.built = [2]bool{}, false
+	}
 	if s.drift != nil {
 		s.drift.measured = false
 	}
@@ -119,10 +119,10 @@ func (s *State) Invalidate() {
 	}
 }
 
-// Free drops the column table. The error is that of a device.
+// Free drops the column table and the cache. The error is that of a device.
 func (s *State) Free() (err error) {
 	s.Invalidate()
-	s.table, s.value, s.rows = kernel.Table{}, nil, nil
+	s.table, s.value, s.rows, s.cache = kernel.Table{}, nil, nil, nil
 	if device := s.device; device != nil {
 		s.SetDevice(nil, 0)
 		err = device.Free()
@@ -201,7 +201,7 @@ func (g GroupTopK) MakeTable() {
 	if s.built {
 		return
 	}
-	sel.fillStatic(s.table.Bits, g.Len, g.Group)
+	sel.fillStatic(s.table.Bits, 0, g.Len, g.Len, g.Group)
 	s.stats.Density = sel.staticDensity(g.Len)
 	s.built = true
 }

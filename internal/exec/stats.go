@@ -8,6 +8,7 @@ type LayerStats struct {
 	Density   float64        // share of query-key pairs the table keeps; 0 without a table
 	Churn     float64        // share of kept pairs that the last refresh replaced; 0 at the first
 	Bytes     int64          // held by the table
+	Cache     int64          // held by keys, values and the columns of a block
 	Seconds   [modes]float64 // in the layer's operators, by mode
 }
 
@@ -54,6 +55,7 @@ func (s *State) CommitRefresh(replaced bool) {
 // Stats returns the counts so far. After a refresh on a device it reads that device's.
 func (s *State) Stats() LayerStats {
 	s.count()
+	s.stats.Cache = s.CacheBytes()
 	return s.stats
 }
 

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
@@ -16,8 +17,10 @@ type Step struct {
 
 	last  uint64
 	now   atomic.Uint64 // number of the step in progress << 2 | mode; 0 for none
+	pass  Pass          // of the step in progress
 	team  kernel.Team
-	bound bool // to a graph, and not released
+	spare [][]float32 // scores of a block that no layer uses
+	bound int         // graphs that are bound and not released
 }
 
 // Limit sets the most goroutines that compute at a time; 0 means GOMAXPROCS.
@@ -26,8 +29,12 @@ func (s *Step) Limit(workers int) { s.team.Workers = workers }
 
 // Begin starts the next step. Once ctx is done its operators fail with op.ErrStopped,
 // also in the middle of a computation.
-func (s *Step) Begin(ctx context.Context, m Mode) {
+func (s *Step) Begin(ctx context.Context, m Mode) { s.BeginPass(ctx, m, Pass{}) }
+
+// BeginPass is Begin for a step that computes the rows of p.
+func (s *Step) BeginPass(ctx context.Context, m Mode, p Pass) {
 	s.last++
+	s.pass = p
 	s.team.Done = ctx.Done()
 	s.now.Store(s.last<<2 | uint64(m))
 }
@@ -48,6 +55,25 @@ func (s *Step) Current() (number uint64, m Mode, ok bool) {
 	return v >> 2, Mode(v & 3), v != 0
 }
 
+// Pass is which rows the step in progress computes.
+func (s *Step) Pass() Pass { return s.pass }
+
+// takeScores returns memory for n scores of a block. Layers that run one after the other
+// take the same.
+func (s *Step) takeScores(n int) []float32 {
+	for i, scores := range s.spare {
+		if cap(scores) >= n {
+			s.spare = slices.Delete(s.spare, i, i+1)
+			return scores
+		}
+	}
+	s.spare = nil // all are too small
+	return make([]float32, n)
+}
+
+// giveScores ends the use of what takeScores has returned.
+func (s *Step) giveScores(scores []float32) { s.spare = append(s.spare, scores) }
+
 // Team is the worker pool of the operators that are bound to s.
 func (s *Step) Team() *kernel.Team { return &s.team }
 
@@ -56,7 +82,7 @@ func (s *Step) Team() *kernel.Team { return &s.team }
 // and keep between runs what they would otherwise allocate. Owns says whether they may be
 // bound.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
-	s.bound = true
+	s.bound++
 	for _, n := range g.AllNodes() {
 		if o, ok := n.Op().(Operator); ok {
 			o.Bind(s)
@@ -64,5 +90,6 @@ func (s *Step) Bind(g *gorgonia.ExprGraph) {
 	}
 }
 
-// Release ends what Bind began: the operators may be bound to another Step.
-func (s *Step) Release() { s.bound = false }
+// Release ends what one Bind began. Once all have ended, the operators may be bound to
+// another Step.
+func (s *Step) Release() { s.bound-- }

@@ -95,7 +95,7 @@ type Operands struct {
 	Precision Precision // of q.k and the product with v
 
 	// Dense, ColumnSparse and DenseScores compute the queries [From, To) of every head,
-	// which count from First; the results of others may stay as they are. 0, 0 = all.
+	// which count from First; the results of others stay as they are. 0, 0 = all.
 	From, To int
 }
 

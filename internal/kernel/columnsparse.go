@@ -49,12 +49,9 @@ func (j *columnSparseJob) run(w *scratch, task int) {
 		if u+1 < last {
 			next = tableKeys(&w.index[(u+1)%2], &j.Operands, &j.table, index, u+1)
 		}
-		end := min((u+1)*j.group, j.Queries())
-		for first := u * j.group; first < end; first += j.tileQueries() {
+		end := min((u+1)*j.group, to)
+		for first := max(u*j.group, from); first < end; first += j.tileQueries() {
 			limit := min(first+j.tileQueries(), end)
-			if limit <= from || first >= to {
-				continue
-			}
 			tile := j.newTile(index, first, limit, keys)
 			tile.reach, tile.sinks = min(j.table.Reach, j.Len), j.table.Sinks
 			tile.next = next

@@ -9,25 +9,24 @@ func (t *Team) Dense(out, lse []float32, a *Operands) {
 	checkOptional("Dense", "lse", lse, a.allQueries())
 
 	from, to := a.queryRange()
-	before := from / a.tileQueries()
-	tiles := Groups(to, a.tileQueries()) - before
-	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), before, tiles})
+	tiles := Groups(to-from, a.tileQueries())
+	run(t, &t.dense, a.Batch*a.Heads*tiles, denseJob{*a, out, lse, t.keys.valid(a, 0), from, to, tiles})
 }
 
 type denseJob struct {
 	Operands
 	out, lse []float32
 	keys     [][]int32 // by batch row
-	before   int       // tiles of a head before the query range
-	tiles    int       // tiles of a head with queries of the range
+	from, to int       // queries
+	tiles    int       // of a head
 }
 
 func (j *denseJob) run(w *scratch, task int) {
 	queries := j.tileQueries()
-	index, first := task/j.tiles, (j.before+task%j.tiles)*queries
-	t := j.newTile(index, first, min(first+queries, j.Queries()), j.keys[index/j.Heads])
+	index, first := task/j.tiles, j.from+task%j.tiles*queries
+	t := j.newTile(index, first, min(first+queries, j.to), j.keys[index/j.Heads])
 	t.out = j.headOut(j.out, index)
-	if t.last < j.Queries() {
+	if t.last < j.to {
 		t.next = t.keys[:min(t.blockKeys(), len(t.keys))]
 	}
 	w.attend(&t)
