@@ -17,14 +17,17 @@ type Observation struct {
 	Layer       int // as in Controller.Layer
 	Step, Total int // the step in progress, from 1, and how many the generation has
 	Mode        Mode
+	Kind        PassKind
 
 	Batch   int
 	Heads   int // of queries; query head h reads key head h/(Heads/KVHeads)
 	KVHeads int
 	Len     int // tokens of the sequence
+	First   int // position of the first query
+	Rows    int // queries: Len, or with a Cache those that the step computes
 	HeadDim int
 
-	Q       []float32    // queries, rotated: [Batch, Heads, Len, HeadDim]
+	Q       []float32    // queries, rotated: [Batch, Heads, Rows, HeadDim]
 	K       []float32    // keys, rotated: [Batch, KVHeads, Len, HeadDim]
 	Valid   []float32    // padding mask [Batch, Len], 0 for padding; nil = no padding
 	Scale   float64      // of q·k
@@ -38,8 +41,8 @@ func (c *Controller) observe(i int, s *exec.State) {
 	}
 	s.Observe(func(o exec.Observation) {
 		c.cfg.Observer.Observe(Observation{
-			Layer: i, Step: c.done + 1, Total: c.total, Mode: o.Mode,
-			Batch: o.Batch, Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, HeadDim: o.HeadDim,
+			Layer: i, Step: c.done + 1, Total: c.total, Mode: o.Mode, Kind: c.step.Pass().Kind,
+			Batch: o.Batch, Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, First: o.First, Rows: o.Rows, HeadDim: o.HeadDim,
 			Q: o.Q, K: o.K, Valid: o.Valid, Scale: o.Scale, Columns: (*ColumnTable)(o.Columns),
 		})
 	})

@@ -12,9 +12,11 @@ type Observation struct {
 
 	KVHeads int
 	Len     int // tokens of the sequence
+	First   int // position of the first query
+	Rows    int // queries: Len, or with a cache those that the step computes
 	HeadDim int
 
-	Q       []float32   // queries, rotated: [Batch, Heads, Len, HeadDim]
+	Q       []float32   // queries, rotated: [Batch, Heads, Rows, HeadDim]
 	K       []float32   // keys, rotated: [Batch, KVHeads, Len, HeadDim]
 	Valid   []float32   // padding mask [Batch, Len], 0 for padding; nil = no padding
 	Scale   float64     // of q·k
@@ -32,7 +34,7 @@ func (s *State) Observed(m Mode, a *kernel.Operands) {
 		return
 	}
 	o := Observation{
-		Mode: m, Batch: a.Batch, Heads: a.Heads, KVHeads: a.KVHeads, Len: a.Len, HeadDim: a.HeadDim,
+		Mode: m, Batch: a.Batch, Heads: a.Heads, KVHeads: a.KVHeads, Len: a.Len, First: a.First, Rows: a.Queries(), HeadDim: a.HeadDim,
 		Q: a.Q, K: a.K, Valid: a.Valid, Scale: float64(a.Scale),
 	}
 	if s.built {
