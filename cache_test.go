@@ -103,7 +103,7 @@ func TestCache(t *testing.T) {
 			Sparsity: []float64{0, 0.5, 0.8, 0.99}[rng.IntN(4)], GroupSize: 1 + rng.IntN(9),
 			Cache: []pulsecol.Cache{pulsecol.PrefixCache, pulsecol.DualCache}[rng.IntN(2)], PrefillEvery: rng.IntN(4),
 			Pattern:  []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Columns{}, pulsecol.Blocks{Size: 3}, pulsecol.Streaming{Width: 6, SinkFraction: 0.1}}[rng.IntN(4)],
-			Schedule: []pulsecol.Schedule{pulsecol.Uniform{Refreshes: 1 + rng.IntN(5), Window: 1}, pulsecol.Skip{Fraction: 0.3}, pulsecol.Always{}, pulsecol.AlwaysDense{}}[rng.IntN(4)],
+			Schedule: []pulsecol.Schedule{pulsecol.Uniform{Refreshes: 1 + rng.IntN(5), Eta: 1}, pulsecol.Skip{Fraction: 0.3}, pulsecol.Always{}, pulsecol.AlwaysDense{}}[rng.IntN(4)],
 		}
 		var mask []float32
 		if rng.IntN(3) == 0 {
