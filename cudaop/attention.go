@@ -3,11 +3,9 @@
 package cudaop
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/gpu"
@@ -281,124 +279,3 @@ func (c *call) topk(scores, bits, keep, start cu.DevicePtr, batch, heads, u, n, 
 
 func groups(n, group int) int { return (n-1)/group + 1 }
 func words(n int) int         { return (n + 31) / 32 }
-
-// layer is what the operators of one attention layer keep on the GPU.
-type layer struct {
-	device          *device
-	state           *exec.State
-	batch, heads, n int
-	group           int
-	bits            cu.DevicePtr // the column table
-	fresh           cu.DevicePtr // the next one, from ScoreCollect to GroupTopK
-	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
-
-	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of them those that the one before did not
-	counts [2]int64     // the same on the host
-	unread bool         // the GPU has counted since
-
-	keys []int // real keys of each batch row for which bits hold a table that was given; nil if they do not
-}
-
-// pairsBytes is the size of a layer's counts.
-const pairsBytes = 16
-
-// The keys of what a layer keeps and hands over.
-type (
-	tableKey struct{ s *exec.State } // the column table
-	pairsKey struct{ s *exec.State } // its counts
-	nextKey  struct{ s *exec.State } // the next column table, from ScoreCollect to GroupTopK
-	outKey   struct{ s *exec.State } // full attention's output, from ScoreCollect to ColumnSparseAttn
-)
-
-// layer returns what the operators of the layer that s belongs to keep, new if there is
-// nothing on this device and of this shape.
-func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) {
-	l := &layer{device: c.device, state: s, batch: batch, heads: heads, n: n, group: group}
-	var err error
-	if l.bits, err = c.keep(tableKey{s}, l.bytes(), exec.Columns); err != nil {
-		return nil, err
-	}
-	if l.pairs, err = c.keep(pairsKey{s}, pairsBytes, exec.Columns); err != nil || c.isPlan() {
-		return l, err
-	}
-	if have, ok := s.Device().(*layer); ok {
-		if have.device == c.device && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
-			return have, nil
-		}
-		if have.device == c.device { // which is busy with this call: DensityAndChurn would wait for ever
-			if err := have.count(); err != nil {
-				return nil, err
-			}
-		}
-		s.SetDevice(nil, 0)
-		delete(have.device.layers, have) // of another machine, or another length
-	}
-	c.layers[l] = struct{}{}
-	s.SetDevice(l, l.bytes())
-	return l, nil
-}
-
-// bytes is the size of the column table.
-func (l *layer) bytes() int64 {
-	return 4 * int64(l.batch) * int64(l.heads) * int64(groups(l.n, l.group)) * int64(words(l.n))
-}
-
-// Columns copies the column table to the host.
-func (l *layer) Columns() (exec.ColumnBits, error) {
-	b := exec.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
-	err := l.device.runUnordered(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
-	if errors.Is(err, errClosed) {
-		return exec.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
-	}
-	if err != nil {
-		return exec.ColumnBits{}, fmt.Errorf("cudaop: copy columns: %w", err)
-	}
-	return b, nil
-}
-
-// DensityAndChurn implements op.Memory.
-func (l *layer) DensityAndChurn() (density, churn float64, err error) {
-	if l.unread { // never once the machine is closed
-		if err := l.device.runUnordered(l.count); err != nil {
-			return 0, 0, err
-		}
-	}
-	kept, added := float64(l.counts[0]), float64(l.counts[1])
-	if kept > 0 {
-		churn = added / kept
-	}
-	return kept / (float64(l.batch*l.heads) * float64(l.n) * float64(l.n)), churn, nil
-}
-
-// count copies the counts to the host, if they are not there.
-func (l *layer) count() error {
-	if !l.unread {
-		return nil
-	}
-	var counts [2]int64
-	if err := l.device.queue.toHost(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
-		return fmt.Errorf("cudaop: pairs: %w", err)
-	}
-	l.counts, l.unread = counts, false
-	return nil
-}
-
-// Drop forgets what a failed step has left.
-func (l *layer) Drop() { l.fresh, l.out = 0, 0 }
-
-// Free gives back what no graph's plan holds.
-func (l *layer) Free() error {
-	l.Drop()
-	err := l.device.runUnordered(func() error {
-		delete(l.device.layers, l)
-		var err error
-		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state}} {
-			err = errors.Join(err, l.device.dropLoose(key))
-		}
-		return err
-	})
-	if errors.Is(err, errClosed) { // and all memory gone with the device
-		return nil
-	}
-	return err
-}

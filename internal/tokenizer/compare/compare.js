@@ -48,7 +48,7 @@ function chunks(file, count) {
 function strings(special) {
   const kinds = {
     prose: ["README.md", "CHANGELOG.md", "docs/method.md", "docs/gorgonia.md", "train/README.md"].flatMap((f) => chunks(f, 100)),
-    code: ["attention.go", "op/columnsparse.go", "train/model.py", "internal/kernel/kernels_arm64.s", "testdata/llada/config.json"]
+    code: ["attention.go", "op/columnsparse.go", "train/model.py", "internal/kernel/matmul_arm64.s", "testdata/llada/config.json"]
       .flatMap((f) => chunks(f, 100)),
   };
   for (const [name, range] of Object.entries(scripts)) {
