@@ -22,7 +22,7 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 	path := filepath.Join(dir, "model.safetensors")
 	const steps = 500
-	cmd := exec.Command("pulsecol", "generate", "--json", "--watch", "--model", dir,
+	cmd := exec.Command("pulsecol", "generate", "--json", "--watch", "--device", "cpu", "--model", dir,
 		"--prompt-ids", "1,2,3", "--gen-length", strconv.Itoa(steps), "--steps", strconv.Itoa(steps))
 	said, err := cmd.StderrPipe()
 	if err != nil {
