@@ -74,8 +74,7 @@ func (p AttentionParams) spec(kind, path string) (exec.Attention, error) {
 	return a, fmt.Errorf("op: %s %q: %w", kind, path, err)
 }
 
-// checkGiven returns an error if the columns that are given do not fit attention of the
-// shape s.
+// checkGiven returns an error if the user's columns do not fit attention of the shape s.
 func checkGiven(o fmt.Stringer, p *exec.Attention, s kernel.Shape) error {
 	if p.Selection.Kind != SelectFixed {
 		return nil
@@ -86,7 +85,7 @@ func checkGiven(o fmt.Stringer, p *exec.Attention, s kernel.Shape) error {
 	return nil
 }
 
-// hashed lists what an operator's hash covers of p.
+// hashed lists the fields of p that an operator's hash covers.
 func hashed(p *exec.Attention) []any {
 	return append(p.Selection.Params(), p.Group, p.Scale, p.Masked, p.State != nil, p.Precision.String(), p.Cached)
 }

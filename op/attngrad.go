@@ -12,8 +12,8 @@ import (
 
 // attnGrad is the gradient of an attention operator with respect to one of q, k
 // and v. Its inputs are those of the operator and then the gradient of the
-// operator's output. An operator has one result, so there is one attnGrad for
-// each of the three, and each goes through the probabilities again.
+// operator's output. An operator has one result, so there is one attnGrad for each of the
+// three, and each computes the probabilities again.
 type attnGrad struct {
 	base
 	p     exec.Attention
@@ -101,8 +101,8 @@ func attended(o fmt.Stringer, p *exec.Attention, table tableFunc, s kernel.Shape
 	return table(mode, s, in[3])
 }
 
-// addGradients is DoDiff of the attention operator b: it adds to the gradients of q,
-// k and v, its first inputs, what the gradient of its output contributes.
+// addGradients is DoDiff of the attention operator b: it adds the contribution of its
+// output's gradient to the gradients of q, k and v, its first inputs.
 func (b *base) addGradients(p *exec.Attention, table tableFunc, inputs gorgonia.Nodes, output *gorgonia.Node) (err error) {
 	defer recovered(b, &err)
 	dy, err := gradient(output)

@@ -13,17 +13,17 @@ import (
 // values for reasons that Gorgonia does not see:
 //
 //   - Two different nodes have the same 32-bit hash. The compiler of the tape
-//     machine would take them for one (gorgonia pull request 581).
+//     machine would merge them (gorgonia pull request 581).
 //   - An input has no name. Gorgonia merges it with any other unnamed input of its
 //     shape, so that q, k and v become one node (gorgonia issues 492, 501).
-//   - A constant tensor is known by an abbreviated print of its value. Gorgonia merges
-//     it with any other that prints alike.
+//   - A constant tensor is identified by an abbreviated print of its value. Gorgonia
+//     merges it with any other that prints alike.
 //   - Something other than an operator of this package or gorgonia.Read consumes
 //     a layer's column table. Gorgonia may overwrite what it consumes
 //     (gorgonia issues 560, 569, 576).
-//   - In a cuda build of Gorgonia, the graph has a gorgonia.Read and no GPU
-//     operator: the machine then frees a GPU register that is not there, and the
-//     program ends. Such a graph may be read by Node.Value.
+//   - In a cuda build of Gorgonia, the graph has a gorgonia.Read and no GPU operator: the
+//     machine then frees a GPU register that does not exist, and the program ends. Results
+//     of such a graph may be read by Node.Value.
 //
 // It reports all findings, joined.
 func Check(g *gorgonia.ExprGraph) error {

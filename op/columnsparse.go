@@ -117,7 +117,7 @@ func (o *columnSparseAttn) Do(in ...gorgonia.Value) (v gorgonia.Value, err error
 }
 
 // attend computes the queries [a.From, a.To) over the keys of a table, nil for all keys.
-// The active rows of a step that chooses their columns attend to all keys.
+// In a step that selects the columns of a block, the active rows attend to all keys.
 func (o *columnSparseAttn) attend(y []float32, a *kernel.Operands, table *kernel.Table) {
 	some := func(from, to int, table *kernel.Table) {
 		part := *a
@@ -203,7 +203,7 @@ func (o *columnSparseAttn) table(mode Mode, s kernel.Shape, columns *tensor.Dens
 }
 
 // inputTable is the table of an operator outside a controller's layer: its fourth input,
-// which may come from anywhere.
+// which is checked because any operator may have made it.
 func (o *columnSparseAttn) inputTable(s kernel.Shape, columns *tensor.Dense) (*kernel.Table, error) {
 	if want := o.tableShape(s); !sameShape(columns.Shape(), want) {
 		return nil, fmt.Errorf("%s: %w: columns %v, want %v", o, ErrValue, columns.Shape(), want)

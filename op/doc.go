@@ -31,8 +31,9 @@
 // # Gradients
 //
 // DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the
-// columns and the padding mask are held fixed. All others return [ErrNoGradient], from [Grad] or gorgonia.Grad when the graph is built and from the
-// backward pass of a Lisp machine.
+// columns and the padding mask are held fixed. All others return [ErrNoGradient], from
+// [Grad] or gorgonia.Grad when the graph is built and from the backward pass of a Lisp
+// machine.
 //
 // # Machines
 //

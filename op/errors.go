@@ -11,7 +11,7 @@ import (
 var (
 	// ErrShape: an input's type, rank or sizes do not fit the operator.
 	ErrShape = exec.ErrShape
-	// ErrValue: a value at run time is not what the operator needs.
+	// ErrValue: a parameter or a value at run time is outside of the operator's range.
 	ErrValue = exec.ErrValue
 	// ErrNoGradient: the operator is not differentiable. gorgonia.Grad hides it from
 	// errors.Is; Grad does not.
@@ -25,11 +25,11 @@ var (
 	ErrOwner = exec.ErrOwner
 	// ErrOrder: the operators of one layer did not run in order within a step.
 	ErrOrder = exec.ErrOrder
-	// ErrStale: there is no column table, or an error left it half built.
+	// ErrStale: there is no column table, or an error interrupted its refresh.
 	ErrStale = exec.ErrStale
 	// ErrStopped: the context of the step was done before the operator was.
 	ErrStopped = errors.New("stopped")
-	// ErrLost: weights lie in a file that was cut short, or could not be read.
+	// ErrLost: a file with weights was truncated or could not be read.
 	ErrLost = mapped.ErrLost
 	// ErrInternal: a defect of this package, caught at the operator's boundary.
 	ErrInternal = errors.New("internal error")

@@ -13,9 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestPlanAmongGorgoniasOperators: a graph may have operators of Gorgonia's that have
-// slices in them, and so cannot be keys of maps, before, between and after those of
-// this package. It gives what it gives without a workspace.
+// TestPlanAmongGorgoniasOperators: a graph may have operators of Gorgonia that contain
+// slices, and so cannot be keys of maps, before, between and after those of this package.
+// Its results equal those without a workspace.
 func TestPlanAmongGorgoniasOperators(t *testing.T) {
 	shape := tensor.Shape{1, 4, 4}
 	column := func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Reshape(x, tensor.Shape{1, 4, 4, 1}) }
@@ -106,7 +106,7 @@ func TestPlanAmongGorgoniasOperators(t *testing.T) {
 	}
 }
 
-// incomparable is an operator from outside on which == panics.
+// incomparable is an operator of a type on which == panics.
 type incomparable struct{ axes []int }
 
 func (incomparable) Arity() int { return 1 }

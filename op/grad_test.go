@@ -155,8 +155,8 @@ func withoutGradient(t *testing.T) map[string]func(g *gorgonia.ExprGraph) (resul
 	}
 }
 
-// TestNoGradient: where there is no gradient both machines say so, also where another
-// path has one: it must not be left out in silence.
+// TestNoGradient: an operator without a gradient is an error under both machines, also if
+// another path to the cost has a gradient.
 func TestNoGradient(t *testing.T) {
 	seen := map[string]bool{}
 	for name, build := range withoutGradient(t) {
@@ -207,8 +207,8 @@ func TestNoGradient(t *testing.T) {
 	}
 }
 
-// TestGradOfColumns: an input that reaches the cost through the choice of columns
-// alone has no gradient, and a Lisp machine leaves it at zero: columns are held fixed.
+// TestGradOfColumns: an input that affects the cost through the selection of columns only
+// has no gradient, and zero under a Lisp machine: columns are held fixed.
 func TestGradOfColumns(t *testing.T) {
 	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 6, HeadDim: 2})
 	p := op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}}
@@ -293,7 +293,7 @@ func TestGradErrors(t *testing.T) {
 	}
 }
 
-// TestSymDiff: asked directly, an operator without a gradient names itself.
+// TestSymDiff: the error of SymDiff names the operator without a gradient.
 func TestSymDiff(t *testing.T) {
 	_, err := op.NewAdd("sum").(gorgonia.SDOp).SymDiff(nil, nil, nil)
 	if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "Add{sum}: has no gradient") {

@@ -34,7 +34,7 @@ func Grad(cost *gorgonia.Node, wrt ...*gorgonia.Node) (grads gorgonia.Nodes, err
 	case failed.Grad() == nil: // Gorgonia's own
 		return nil, err
 	}
-	// The operator that has failed fails again.
+	// A second call of the failed operator's SymDiff returns its error.
 	at := failed.Node()
 	o, ok := at.Op().(exec.Operator)
 	if !ok {

@@ -55,7 +55,7 @@ func (o *groupTopK) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	}
 	n := o.spec.Len
 	u, w := kernel.Groups(n, o.spec.Group), o.spec.Selection.ScoreWidth(n)
-	if o.spec.Cached > 0 { // any of its rows
+	if o.spec.Cached > 0 { // scores may be of any rows
 		u = min(u, s[0][2])
 	}
 	if s[0][2] != u || s[0][3] != w {
@@ -126,7 +126,7 @@ func (o *groupTopK) update(scores *tensor.Dense, mask []float32) (gorgonia.Value
 	return o.finish(st.Value())
 }
 
-// chooseBlock chooses the columns of the step's block.
+// chooseBlock selects the columns of the step's block.
 func (o *groupTopK) chooseBlock(mask []float32) error {
 	b := o.spec.State.BlockScores()
 	return o.spec.State.ChooseBlock(o.spec.Group, func(rows []uint32, head int) {

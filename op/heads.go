@@ -10,12 +10,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Heads says which heads of the features of a token an operator takes: Count heads of Dim
-// features each, from head First on. Features may hold more heads before and after, as
-// the outputs of a Linear of queries, keys and values do.
+// Heads is the range of heads that an operator reads from the features of a token: Count
+// heads of Dim features each, from head First on. Features may hold more heads before and
+// after, such as the outputs of a Linear of queries, keys and values.
 type Heads struct{ First, Count, Dim int }
 
-// checkHeads checks that there can be such heads.
+// checkHeads returns an error unless First is at least 0 and the other sizes at least 1.
 func checkHeads(h Heads) error {
 	if h.First < 0 || h.Count <= 0 || h.Dim <= 0 {
 		return fmt.Errorf("%w: %d heads of %d from head %d on, want positive numbers", ErrShape, h.Count, h.Dim, h.First)
@@ -40,8 +40,8 @@ type splitHeads struct {
 }
 
 // NewSplitHeads returns the layout change from BNHD to BHND, named by path, that values
-// take before attention: heads of x [B,N,F] -> [B,Count,N,Dim]. It has no gradient. Heads
-// that there cannot be are an ErrShape.
+// take before attention: heads of x [B,N,F] -> [B,Count,N,Dim]. It has no gradient. Invalid
+// heads are an ErrShape.
 func NewSplitHeads(path string, h Heads) (gorgonia.Op, error) {
 	if err := checkHeads(h); err != nil {
 		return nil, fmt.Errorf("op: SplitHeads %q: %w", path, err)

@@ -77,9 +77,8 @@ func TestHashCoversParameters(t *testing.T) {
 	}
 }
 
-// TestApplyMerges: what is wholly described by its name and parameters merges
-// with its equal; another weight or another state under the same name is an error
-// rather than silently dropped.
+// TestApplyMerges: operators with equal names and parameters merge. Another weight or another
+// state under the same name is an error.
 func TestApplyMerges(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
@@ -153,7 +152,7 @@ func TestApplyMerges(t *testing.T) {
 	}
 }
 
-// TestGradientsMerge: the same goes for the operators of a gradient.
+// TestGradientsMerge: the same holds for the operators of a gradient.
 func TestGradientsMerge(t *testing.T) {
 	g := gorgonia.NewGraph()
 	var in gorgonia.Nodes
@@ -182,7 +181,7 @@ func TestGradientsMerge(t *testing.T) {
 	}
 }
 
-// TestApplyErrors: what Gorgonia panics about, or accepts, is an error here.
+// TestApplyErrors: Apply returns an error where Gorgonia panics or accepts a wrong input.
 func TestApplyErrors(t *testing.T) {
 	g, g2 := gorgonia.NewGraph(), gorgonia.NewGraph()
 	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
@@ -217,8 +216,8 @@ func TestApplyErrors(t *testing.T) {
 	}
 }
 
-// TestApplyConstant: a constant belongs to no graph until it is used, and is a
-// good input.
+// TestApplyConstant: a constant, which belongs to no graph until it is used, is a valid
+// input.
 func TestApplyConstant(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense([]float32{1, 2, 3, 4}, 1, 1, 4))

@@ -180,8 +180,8 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestLogits: each row that is taken equals that row of the full head, whatever rows
-// stand around it; rows marked -1 cost nothing and mean nothing.
+// TestLogits: each selected row equals that row of the full head, for any other rows. Rows
+// marked -1 are not computed.
 func TestLogits(t *testing.T) {
 	const batch, n, d, vocab = 2, 3, 4, 5
 	r := newRand(3)

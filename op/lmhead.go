@@ -17,7 +17,7 @@ type lmHead struct {
 
 // NewLMHead returns the language model head named by path, with a weight [V,D], for the
 // rows of GatherRows: x [1,R,D], rows [R] int32 -> logits [R,V]. Where entry r of rows is
-// negative, row r of the result is undefined, and on the CPU it costs nothing. It has no
+// negative, row r of the result is undefined, and the CPU does not compute it. It has no
 // gradient.
 func NewLMHead(path string, weight Weight) gorgonia.Op {
 	b := newBase("LMHead", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols, weight.Precision.String())

@@ -20,9 +20,8 @@ import (
 // parameters changes.
 const hashVersion = 1
 
-// identity is what makes an operator itself: its kind, its place in the model
-// and its parameters. It never changes after construction, because Gorgonia
-// caches the hash of a node.
+// identity identifies an operator by its kind, its place in the model and its parameters. It
+// does not change after construction, because Gorgonia caches the hash of a node.
 type identity struct {
 	kind   string
 	path   string
@@ -60,8 +59,8 @@ func (id *identity) Hashcode() uint32 {
 	return h.Sum32()
 }
 
-// String is the kind and the path, as errors and prints of graphs name the operator.
-// Gorgonia tells operators apart by WriteHash.
+// String is the kind and the path, the operator's name in errors and prints of graphs.
+// Gorgonia distinguishes operators by WriteHash.
 func (id *identity) String() string {
 	if id.path == "" {
 		return id.kind
@@ -100,9 +99,9 @@ func (b *base) CallsExtern() bool { return false }
 // OverwritesInput is -1: no operator here works in place.
 func (b *base) OverwritesInput() int { return -1 }
 
-// DiffWRT claims every input of an operator without a gradient, so that Gorgonia
-// asks for it and gets SymDiff's error. An input that is not claimed is left out
-// of the gradient without a word.
+// DiffWRT claims every input of an operator without a gradient, so that Gorgonia calls
+// SymDiff and gets its error. Gorgonia silently leaves an input that is not claimed out of
+// the gradient.
 func (b *base) DiffWRT(inputs int) []bool { return slices.Repeat([]bool{true}, inputs) }
 
 // SymDiff says that the operator has no gradient.
@@ -110,8 +109,8 @@ func (b *base) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia
 	return nil, b.noGradient()
 }
 
-// DoDiff is an error if a gradient arrives at the operator's result: a Lisp machine
-// would go on without the operator's inputs. It calls DoDiff of every operator it ran.
+// DoDiff returns an error if the operator's result has a gradient: a Lisp machine, which
+// calls DoDiff of every operator, would continue without gradients of the inputs.
 func (b *base) DoDiff(_ gorgonia.ExecutionContext, _ gorgonia.Nodes, output *gorgonia.Node) error {
 	grad, err := gradient(output)
 	if err != nil {
@@ -136,8 +135,8 @@ var (
 	bits4  = gorgonia.TensorType{Dims: 4, Of: tensor.Uint32}
 )
 
-// recovered turns a panic of the calling method into its error. A panic that
-// left an operator would run on the machine's own goroutine and end the process.
+// recovered turns a panic of the calling method into its error. An operator runs on the
+// machine's own goroutine, where a panic would end the process.
 func recovered(o fmt.Stringer, err *error) {
 	r := recover()
 	if r == nil {
@@ -150,8 +149,8 @@ func recovered(o fmt.Stringer, err *error) {
 	*err = fmt.Errorf("%s: %w: %v", o, ErrInternal, r)
 }
 
-// CheckInputs checks the number of inputs and their types, about which Gorgonia's own
-// errors are those of a unification.
+// CheckInputs checks the number of inputs and their types. Gorgonia's own errors about types
+// are those of a unification and do not name an input.
 func (b *base) CheckInputs(in []*gorgonia.Node) error {
 	if len(in) != len(b.in) {
 		return fmt.Errorf("%s: %w: got %d inputs, want %d", b, ErrShape, len(in), len(b.in))
@@ -230,7 +229,7 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 	return ts, nil
 }
 
-// Data would put a slice on the heap for each call.
+// Data would allocate a slice header in each call.
 func float32s(t *tensor.Dense) []float32 { return t.Float32s() }
 func int32s(t *tensor.Dense) []int32     { return t.Int32s() }
 func uint32s(t *tensor.Dense) []uint32   { return t.Uint32s() }

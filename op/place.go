@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// place says where an operator's result goes and which worker pool computes it. The zero
-// value allocates on every run and uses a private pool.
+// place assigns an operator its output buffer and worker pool. The zero value allocates on
+// every run and uses a private pool.
 type place struct {
 	placement exec.Placement
 	cursor    exec.Cursor // of the run in progress
@@ -60,7 +60,7 @@ func (p *place) StepMode() (m Mode, known bool) {
 	return m, true
 }
 
-// findMemory finds the memory that a run was planned to take.
+// findMemory finds the memory that is planned for a run.
 func (p *place) findMemory() (err error) {
 	if p.placement.Plan() != nil {
 		p.cursor, err = p.placement.Start(exec.ModeOf(p))
@@ -68,7 +68,7 @@ func (p *place) findMemory() (err error) {
 	return err
 }
 
-// team computes the operator.
+// team returns the operator's worker pool.
 func (p *place) team() *kernel.Team {
 	if p.step != nil {
 		return p.step.Team()
@@ -116,7 +116,7 @@ func (p *place) tensor(data []float32, shape []int) tensor.Tensor {
 }
 
 // keptTensor is tensor for a result that has one place for all runs. Its readers may expect
-// a *tensor.Dense, which is not used again after it was unbound: see exec.Held.
+// a *tensor.Dense, so it makes a new one after UnbindAllNonInputs: see exec.Held.
 func (p *place) keptTensor(data []float32, shape []int) *tensor.Dense {
 	if p.last == nil || p.placement.Node().Value() != gorgonia.Value(p.last) || !isTensorOf(p.last, data, shape) {
 		p.last = wrap(data, slices.Clone(shape)...)
@@ -129,7 +129,7 @@ func isTensorOf(t *tensor.Dense, data []float32, shape []int) bool {
 }
 
 // resultInPlace is result for an operator that may write over an input of the result's
-// shape: it does where planInPlace found one.
+// shape, if planInPlace has found such an input.
 func (p *place) resultInPlace(shape ...int) (tensor.Tensor, []float32, error) {
 	if p.cursor.Is(exec.KindInPlace) {
 		return p.take(exec.KindInPlace, shape)

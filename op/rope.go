@@ -23,8 +23,8 @@ type rope struct {
 // Features d and d+Dim/2 of a head form a pair (the half-split of GPT-NeoX and Llama, not
 // the interleaved one), turned by position * theta^(-2d/Dim). It has no gradient.
 //
-// Heads that there cannot be, or of an odd dimension, are an ErrShape; a theta that is not
-// positive is an ErrValue.
+// Invalid heads, and heads of an odd dimension, are an ErrShape; a theta that is not positive
+// is an ErrValue.
 func NewRoPE(path string, h Heads, theta float64) (gorgonia.Op, error) {
 	if err := checkHeads(h); err != nil {
 		return nil, fmt.Errorf("op: RoPE %q: %w", path, err)

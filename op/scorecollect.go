@@ -14,8 +14,8 @@ type scoreCollect struct {
 	p exec.Attention
 }
 
-// NewScoreCollect returns the first operator of PulseCol, named by path: how much
-// attention each query group pays to each key under full attention,
+// NewScoreCollect returns the first operator of PulseCol, named by path: the attention that
+// each query group pays to each key under full attention,
 //
 //	scores[b,h,u,j] = mean over queries i of group u of softmax(scale * q kᵀ)[i,j]
 //

@@ -2,7 +2,7 @@ package op
 
 import "github.com/pulsecol/pulsecol/internal/exec"
 
-// Selection says which keys each query group keeps. The zero value keeps all.
+// Selection determines which keys each query group keeps. The zero value keeps all.
 type Selection struct {
 	Kind SelectionKind
 
@@ -10,7 +10,7 @@ type Selection struct {
 	// SelectFixed.
 	Sparsity float64
 
-	// Block is the number of consecutive keys that stay or go together
+	// Block is the number of consecutive keys that are kept or dropped together
 	// (SelectBlocks, SelectSparseD).
 	Block int
 
@@ -18,9 +18,8 @@ type Selection struct {
 	// sequence; SparseD ranks their keys separately from the prompt's.
 	Generation int
 
-	// ScoreScale multiplies q·k where scores are collected, if it should differ
-	// from the attention's own scale; 0 for the same. SparseD's published code
-	// for LLaDA has such a difference.
+	// ScoreScale multiplies q·k where scores are collected; 0 means the attention's own
+	// scale. In SparseD's published code for LLaDA the two differ.
 	ScoreScale float64
 
 	// Reach and SinkFraction define SelectStatic: query i keeps key j if

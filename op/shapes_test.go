@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestConstructorErrors: bad parameters are named before any graph is touched.
+// TestConstructorErrors: an error of a constructor names the bad parameter.
 func TestConstructorErrors(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	w := weight(t, 2, 3, make([]float32, 6))

@@ -24,8 +24,8 @@ type stack struct {
 
 type stackShape struct{ blocks, batch, n, heads, kvHeads, dim, hidden, group int }
 
-// newStack builds and compiles a stack. wrap stands between each operator and
-// the graph, plan comes before compiling.
+// newStack builds and compiles a stack. wrap is applied to each operator, and plan is called
+// before compiling.
 func newStack(t testing.TB, s stackShape, wrap func(planned) gorgonia.Op, plan func(*stack)) *stack {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 7))

@@ -63,7 +63,7 @@ func (l *layer) do(m op.Mode, a *kernel.Operands) (*tensor.Dense, error) {
 	return y.(*tensor.Dense), nil
 }
 
-// TestModes: what one layer gives in each mode, against the operators without a
+// TestModes compares the results of one layer in each mode with those of operators without a
 // State.
 func TestModes(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 37, HeadDim: 8}
@@ -286,8 +286,8 @@ func (m *deviceMemory) DensityAndChurn() (density, churn float64, err error) {
 func (m *deviceMemory) Drop()       {}
 func (m *deviceMemory) Free() error { return nil }
 
-// TestStatsOfDevice: the counts of a device are read once for a refresh, when the stats
-// are read or the device goes; counts that it does not return leave the stats as they were.
+// TestStatsOfDevice: the counts of a device are read once for a refresh, when the stats are
+// read or the device is removed. If it fails to return them the stats do not change.
 func TestStatsOfDevice(t *testing.T) {
 	s := exec.NewState("layer", new(exec.Step))
 	check := func(what string, refreshes int, density, churn float64) {
@@ -336,8 +336,7 @@ func TestStatsOfDevice(t *testing.T) {
 	}
 }
 
-// TestColumnsIsACopy: what a caller does to the table it was given must not reach
-// the layer.
+// TestColumnsIsACopy: changing the result of Columns does not change the layer's table.
 func TestColumnsIsACopy(t *testing.T) {
 	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
 	l := newLayer(t, 40, op.AttentionParams{Group: 16, Selection: op.Selection{Sparsity: 0.5}})
@@ -358,8 +357,8 @@ func TestModeString(t *testing.T) {
 	}
 }
 
-// TestGraphInput: in a step, an operator of a planned graph knows which of its inputs are
-// the graph's, unless it stands at several nodes.
+// TestGraphInput: in a step, StepInput returns the inputs of a planned operator that are
+// inputs of the graph, unless the operator is at several nodes.
 func TestGraphInput(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := input(g, "x", dense(make([]float32, 12), 1, 3, 4))

@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// replayed is an operator that computes once in each mode and then returns what it
-// had: what a step still costs is Gorgonia's.
+// replayed is an operator that computes once in each mode and then returns the same result,
+// so that steps take only Gorgonia's own time and memory.
 type replayed struct {
 	planned
 	mode   *Mode
@@ -108,7 +108,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// cancelling is an operator that has its step's context cancelled as it starts.
+// cancelling is an operator that cancels its step's context when it starts.
 type cancelling struct {
 	planned
 	cancel *context.CancelFunc // nil: not now
@@ -121,8 +121,8 @@ func (c cancelling) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	return c.planned.Do(in...)
 }
 
-// TestStopped: whichever operator a step is stopped in, it says so, and later steps
-// give what they always give.
+// TestStopped: a step that is stopped in any operator fails with ErrStopped, and later steps
+// give the usual results.
 func TestStopped(t *testing.T) {
 	s := stackShape{blocks: 1, batch: 1, n: 6, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2}
 	ws := NewWorkspace()

@@ -16,8 +16,8 @@ import (
 // safe for concurrent use.
 type Workspace struct {
 	plans     []*exec.Plan
-	transient []float32                // of the plan that takes most
-	kept      map[*exec.Plan][]float32 // by plan, what stays from run to run
+	transient []float32                // as large as the largest plan requires
+	kept      map[*exec.Plan][]float32 // by plan, memory that persists from run to run
 }
 
 // NewWorkspace returns an empty workspace.
@@ -46,7 +46,7 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, modes []Mode, keep ...*gorgonia.
 	return nil
 }
 
-// Bytes is the host memory that the planned graphs take together.
+// Bytes is the host memory of all planned graphs together.
 func (w *Workspace) Bytes() (bytes int64) {
 	var transient int64
 	for _, p := range w.plans {

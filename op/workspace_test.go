@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// watched checks, before its operator runs, that every input still is what its operator
-// has made.
+// watched checks, before its operator runs, that every input still holds the result of its
+// operator.
 type watched struct {
 	planned
 	made map[gorgonia.Value][]float32
@@ -84,8 +84,8 @@ func TestWorkspaceKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestWorkspaceBytes: a workspace takes what it says, which does not depend on the number
-// of blocks, and two graphs that share one take no more than the larger.
+// TestWorkspaceBytes: a workspace takes Bytes, which do not depend on the number of blocks,
+// and two graphs that share one take no more than the larger.
 func TestWorkspaceBytes(t *testing.T) {
 	for _, s := range []stackShape{
 		{batch: 2, n: 9, heads: 4, kvHeads: 2, dim: 4, hidden: 12, group: 4},

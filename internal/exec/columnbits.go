@@ -7,16 +7,16 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// ColumnBits is a column table: which keys each query group keeps.
+// ColumnBits is a column table: the keys that each query group keeps.
 type ColumnBits struct {
 	Batch, Heads, Len int      // 1 and 1 if one row serves all (static patterns)
 	Group             int      // queries in a group; the last may be short
 	Bits              []uint32 // [Batch, Heads, ceil(Len/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
 }
 
-// Validate returns an error that wraps ErrShape or ErrValue unless attention can use
-// c: its sizes are at least 1 and Bits has the words they ask for, no bit stands for a
-// key from Len on, and some group keeps a key.
+// Validate returns an error that wraps ErrShape or ErrValue unless attention can use c:
+// sizes are at least 1, Bits has Batch*Heads*Groups*ceil(Len/32) words, bits from key Len on
+// are zero, and some group keeps a key.
 func (c *ColumnBits) Validate() error {
 	if c == nil {
 		return fmt.Errorf("%w: the column table is nil", ErrShape)
@@ -56,8 +56,8 @@ func (c *ColumnBits) place(row int) string {
 	return fmt.Sprintf("batch row %d, head %d, group %d", row/(u*c.Heads), row/u%c.Heads, row%u)
 }
 
-// Complete reports whether the sizes are at least 1 and Bits has the words that they ask
-// for.
+// Complete reports whether the sizes are at least 1 and Bits has the number of words that
+// they require.
 func (c *ColumnBits) Complete() bool {
 	if min(c.Batch, c.Heads, c.Len, c.Group) < 1 {
 		return false
@@ -72,9 +72,9 @@ func (c *ColumnBits) Complete() bool {
 	return have == 1
 }
 
-// Fits returns an error unless c can serve attention of the shape s in groups of group
-// queries. Without a padding mask every group keeps a key. With one a group of padding
-// may keep none; the mask of a step says which groups these are.
+// Fits returns an error unless attention of the shape s in groups of group queries can use
+// c. Without a padding mask every group has to keep a key. With one a group of padding may
+// keep none; these groups depend on the mask of a step.
 func (c *ColumnBits) Fits(s kernel.Shape, group int, masked bool) error {
 	switch {
 	case c.Len != s.Len:

@@ -2,11 +2,11 @@ package exec
 
 import "github.com/pulsecol/pulsecol/internal/kernel"
 
-// drift is how far attention has moved away from a layer's columns since their refresh.
-// Reuse steps measure, for one query of each group, the share of full attention that
-// falls on the columns. The baseline is the first of them and not the refresh: the step
-// after a refresh is the first with sparse attention in the earlier layers, which moves
-// attention by itself and which no refresh would undo.
+// drift measures how far attention has moved away from a layer's columns since their
+// refresh. Reuse steps measure, for one query of each group, the share of full attention
+// that falls on the columns. The baseline is the first reuse step and not the refresh:
+// sparse attention in the earlier layers starts in that step and moves attention too, which
+// another refresh would not undo.
 type drift struct {
 	measured  bool      // there is a baseline
 	base, now []float32 // [B,H,U] kept share, in the first reuse step and in the latest
@@ -49,7 +49,7 @@ func (d *drift) measure(team *kernel.Team, m Mode, a *kernel.Operands, t *kernel
 	}
 	team.KeptMass(d.now, a, t)
 	if team.Stopped() {
-		return // what was measured is no baseline
+		return // the first measurement is the baseline
 	}
 	if !d.measured {
 		d.measured = true

@@ -11,6 +11,6 @@ var (
 	ErrOrder     = errors.New("ran out of order")
 	ErrStale     = errors.New("no valid column table")
 
-	// ErrPlan: a run does not take the memory that was planned for it.
+	// ErrPlan: a run takes other memory than planned.
 	ErrPlan = errors.New("memory plan")
 )

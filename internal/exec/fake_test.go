@@ -19,7 +19,7 @@ type fake struct {
 	inputs int
 	plan   func(r *Run) error          // nil: a planned result and nothing else
 	ran    func(f *fake)               // called by Do
-	mode   func() (m Mode, known bool) // nil: of no step
+	mode   func() (m Mode, known bool) // nil: the operator belongs to no step
 	at     Placement
 }
 

@@ -2,9 +2,9 @@ package exec
 
 import "github.com/pulsecol/pulsecol/internal/kernel"
 
-// Observation is what the attention of one layer works on in one step. Its slices
-// are those of the computation itself: they are valid during the call that hands
-// them over, and must not be written to.
+// Observation has the inputs and columns of one layer's attention in one step. Its slices
+// belong to the computation: they are valid during the observer's call and must not be
+// written to.
 type Observation struct {
 	Mode  Mode
 	Batch int
@@ -23,9 +23,9 @@ type Observation struct {
 	Columns *ColumnBits // the layer's column table, after a refresh the new one; nil while there is none
 }
 
-// Observe has f called in every step of the layer, whatever its mode, by the
-// goroutine that runs the machine. nil ends it. What f takes is not counted in
-// LayerStats.Seconds; a panic of f is an error of the step.
+// Observe sets a function that is called in every step of the layer, in any mode, by the
+// goroutine that runs the machine; nil removes it. The time of f is not part of
+// LayerStats.Seconds. A panic of f is an error of the step.
 func (s *State) Observe(f func(Observation)) { s.observer = f }
 
 // Observed reports a step of attention on a to the observer, if there is one.

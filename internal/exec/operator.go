@@ -14,7 +14,7 @@ type Operator interface {
 	gorgonia.SDOp
 	Planned
 
-	// Spec returns what the operator was made with: one of the structs of spec.go.
+	// Spec returns the operator's parameters: one of the structs of spec.go.
 	Spec() any
 	// Layer returns the state of the attention layer that the operator belongs to, nil for
 	// none.
@@ -27,7 +27,7 @@ type Operator interface {
 	Stopped() error
 	// CheckInputs checks number and types of the operator's inputs.
 	CheckInputs(in []*gorgonia.Node) error
-	// MergesWith reports whether running other, which hashes alike, makes no difference.
+	// MergesWith reports whether other, which has the same hash, computes the same result.
 	MergesWith(other gorgonia.Op) bool
 	// WriteHashFor writes the identity of the operator's implementation on a device. It
 	// differs from the operator's own.

@@ -2,8 +2,8 @@ package exec
 
 import "fmt"
 
-// Pass is which rows of a sequence a step computes while a layer keeps keys and values
-// from step to step. The zero value is a step without such a cache.
+// Pass is the range of rows of a sequence that a step computes when layers keep keys and
+// values from step to step. The zero value is a step without such a cache.
 type Pass struct {
 	Kind  PassKind
 	First int // position of the first row that the step's graph computes
@@ -19,7 +19,7 @@ type Pass struct {
 	Choose bool
 }
 
-// PassKind says what a step does with cached keys and values.
+// PassKind is the use that a step makes of cached keys and values.
 type PassKind uint8
 
 const (

@@ -13,7 +13,7 @@ type Kind uint8
 const (
 	KindResult  Kind = iota // the result
 	KindInPlace             // the result, in an input's memory
-	KindScratch             // until the operator is done
+	KindScratch             // until the end of the operator's run
 	KindSpare               // likewise, if the arena has idle memory
 	KindKept                // from step to step
 	KindHandoff             // for another operator of the step
@@ -28,14 +28,14 @@ func (k Kind) String() string {
 type Slot struct {
 	kind   Kind
 	buffer *memplan.Buffer
-	key    any // of what is kept
+	key    any // of a persistent slot
 	kept   *persistent
 }
 
 // Kind returns the use of the slot.
 func (s Slot) Kind() Kind { return s.kind }
 
-// Bytes is the size that was asked for.
+// Bytes is the requested size.
 func (s Slot) Bytes() int64 {
 	if s.kept != nil {
 		return s.kept.bytes

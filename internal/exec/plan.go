@@ -14,8 +14,8 @@ type Planned interface {
 	gorgonia.Op
 	// OnGPU reports whether the operator takes memory of the GPU, and not of the host.
 	OnGPU() bool
-	// PlanMemory asks r for the memory of one run, in the order in which the run
-	// takes it.
+	// PlanMemory requests the memory of one run from r, in the order in which the run takes
+	// it.
 	PlanMemory(r *Run) error
 	// Placement holds the slots that the plan has for the operator.
 	Placement() *Placement
@@ -24,7 +24,7 @@ type Planned interface {
 	StepMode() (m Mode, known bool)
 }
 
-// Class says what memory is for, in a Plan's sums.
+// Class is the use of memory, by which a Plan sums it.
 type Class uint8
 
 const (
@@ -38,7 +38,7 @@ const (
 // anything between two steps and may be shared with other graphs.
 type Arena struct {
 	Persistent int64 // bytes
-	Transient  int64 // bytes, of the mode that takes most
+	Transient  int64 // bytes, of the mode with the largest arena
 
 	columns, scores, transientColumns int64
 }
@@ -75,7 +75,7 @@ type persistent struct {
 	bytes, offset int64
 }
 
-// Options say what New plans.
+// Options are the parameters of New.
 type Options struct {
 	Modes []Mode // of the steps that the graph runs
 
@@ -109,7 +109,7 @@ func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
 	return p, nil
 }
 
-// walk goes through a graph in the order of its machine.
+// walk visits a graph in the order of its machine.
 type walk struct {
 	plan    *Plan
 	graph   *gorgonia.ExprGraph
@@ -128,7 +128,7 @@ func (w *walk) collect(order gorgonia.Nodes, machineResults bool) {
 	}
 	single := func(n *gorgonia.Node) (Planned, bool) {
 		o, ok := n.Op().(Planned)
-		return o, ok && places[o] == 1 // one at several nodes has no place of its own
+		return o, ok && places[o] == 1 // an operator at several nodes is not planned
 	}
 	for _, n := range order {
 		o, ok := single(n)

@@ -133,7 +133,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestWhoseResult: the plan places results that operators of one device alone read.
+// TestWhoseResult: the plan places results that only operators of one device read.
 func TestWhoseResult(t *testing.T) {
 	b := newBuilder(t)
 	x := b.input("x", 4)
@@ -206,7 +206,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestHandoff: what one operator hands to another is not overwritten between them, and
+// TestHandoff: memory that one operator hands to another is not overwritten between them. It
 // becomes the other's result, or ends with Drop.
 func TestHandoff(t *testing.T) {
 	for _, adopt := range []bool{true, false} {
@@ -254,7 +254,7 @@ func TestHandoff(t *testing.T) {
 	}
 }
 
-// TestSpare: spare memory is there only where the arena is large enough without it.
+// TestSpare: spare memory exists only where the arena is large enough without it.
 func TestSpare(t *testing.T) {
 	for _, c := range []struct {
 		other, spare int64
@@ -271,8 +271,8 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestAfter: memory for the time after the step shares none with other such memory, and may
-// share with all that was before.
+// TestAfter: buffers for the time after the step do not overlap one another, and may overlap
+// all buffers of the step.
 func TestAfter(t *testing.T) {
 	b := newBuilder(t)
 	after := func(key string) func(r *Run) error {
@@ -289,8 +289,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestAlone: an operator that no plan knows has its transient memory in one piece, and what
-// it keeps or hands off by its key.
+// TestAlone: an operator without a plan has its transient memory in one piece, and finds
+// memory that it keeps or hands off by its key.
 func TestAlone(t *testing.T) {
 	given := []any{"value 0", 1}
 	f := &fake{name: "f", plan: func(r *Run) error {

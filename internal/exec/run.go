@@ -22,7 +22,7 @@ type step struct {
 type value struct {
 	buffer  *memplan.Buffer
 	readers int
-	note    any // of the operator that makes it
+	note    any // of the operator that computes it
 }
 
 // Run is one run of an operator while its memory is planned.
@@ -56,9 +56,9 @@ func (r *Run) Arity() int {
 	return len(r.inputs)
 }
 
-// Input returns what the operator that computes input i has noted about its planned result,
-// or the value that Alone was given; if there is neither, note is nil, and input i has the
-// shape and type of its node.
+// Input returns the Note of the operator that computes input i, if its result is planned, or
+// the value that Alone was given. Without either, note is nil, and input i has the shape and
+// type of its node.
 func (r *Run) Input(i int) (note any, shape tensor.Shape, dt tensor.Dtype) {
 	if r.step == nil {
 		return r.given[i], nil, tensor.Dtype{}
@@ -70,19 +70,19 @@ func (r *Run) Input(i int) (note any, shape tensor.Shape, dt tensor.Dtype) {
 	return note, n.Shape(), n.Dtype()
 }
 
-// Note keeps what the readers of the result need to know when they are planned.
+// Note sets information about the result that its readers use when they are planned.
 func (r *Run) Note(note any) { r.note = note }
 
-// Planned reports whether the operator's result is the plan's to place. If not, it
-// belongs to the machine and its readers.
+// Planned reports whether the plan places the operator's result. If not, the machine
+// allocates it.
 func (r *Run) Planned() bool { return r.placed.result }
 
 func (r *Run) add(kind Kind, b *memplan.Buffer) {
 	r.slots = append(r.slots, Slot{kind: kind, buffer: b})
 }
 
-// Result asks for the memory of the operator's result, which must be Planned, until its
-// last reader has run.
+// Result requests the memory of the operator's result, which must be Planned, until its last
+// reader has run.
 func (r *Run) Result(bytes int64) error { return r.ResultOf(Activations, bytes) }
 
 // ResultOf is Result for memory of a class.
@@ -101,9 +101,9 @@ func (r *Run) setResult(b *memplan.Buffer) {
 	r.step.values[r.node] = &value{buffer: b, readers: r.step.readers[r.node]}
 }
 
-// InPlace makes the memory of input i, which has the result's size, that of the result.
-// It reports whether that can be: the result and the input are planned, and nothing else
-// has yet to read the input.
+// InPlace gives the result the memory of input i, which has the result's size. It returns
+// false if that is not possible: the result or the input is not planned, or a later operator
+// reads the input.
 func (r *Run) InPlace(i int) bool {
 	in := r.inputs[i]
 	v := r.step.values[in]
@@ -121,7 +121,7 @@ func (r *Run) InPlace(i int) bool {
 	return true
 }
 
-// Scratch asks for memory until the operator is done.
+// Scratch requests memory until the end of the operator's run.
 func (r *Run) Scratch(bytes int64, c Class) {
 	b := r.line.Alloc(bytes)
 	r.scratch = append(r.scratch, b)
@@ -139,11 +139,11 @@ func (r *Run) count(c Class, bytes int64) {
 	}
 }
 
-// Spare asks for memory until the operator is done, if there is some that is idle.
+// Spare requests memory until the end of the operator's run, if the arena has idle memory.
 func (r *Run) Spare(bytes int64) { r.add(KindSpare, r.line.Spare(bytes)) }
 
-// Keep asks for memory that stays from step to step: one buffer for a key, whichever
-// operators and modes ask for it.
+// Keep requests memory that persists from step to step: one buffer for a key, shared by all
+// operators and modes that request it.
 func (r *Run) Keep(key any, bytes int64, c Class) error { return r.keep(KindKept, key, bytes, c) }
 
 func (r *Run) keep(kind Kind, key any, bytes int64, c Class) error {
@@ -158,8 +158,8 @@ func (r *Run) keep(kind Kind, key any, bytes int64, c Class) error {
 	return nil
 }
 
-// Handoff asks for memory for another operator of the same step, until that calls Adopt
-// or Drop with the key.
+// Handoff requests memory for another operator of the same step, until that operator calls
+// Adopt or Drop with the key.
 func (r *Run) Handoff(key any, bytes int64, c Class) error {
 	if r.step == nil { // the other operator is planned alone, too
 		return r.keep(KindHandoff, key, bytes, c)
@@ -199,7 +199,7 @@ func (r *Run) Drop(key any) {
 	}
 }
 
-// After asks for memory for the time after the last operator of the step.
+// After requests memory for the time after the last operator of the step.
 func (r *Run) After(key any, bytes int64) error {
 	if r.step == nil {
 		return r.keep(KindAfter, key, bytes, Activations)
@@ -233,9 +233,9 @@ func (r *Run) finish() {
 	}
 }
 
-// Alone plans a run of an operator that no graph's plan knows, on the given values. Its
-// result is not planned. It returns the size of the transient memory; what is kept and handed off is
-// found by its key.
+// Alone plans a run of an operator without a graph's plan, on the given values. Its result is
+// not planned. It returns the size of the transient memory. Memory that is kept or handed off
+// is found by its key.
 func Alone(o Planned, mode Mode, inputs []any) (at *Placement, transient int64, err error) {
 	line := &memplan.Timeline{}
 	r := &Run{Mode: mode, given: inputs, line: line, arena: new(Arena), placed: new(Placement)}

@@ -8,7 +8,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// Selection says which keys each query group keeps.
+// Selection determines which keys each query group keeps.
 type Selection struct {
 	Kind SelectionKind
 
@@ -16,7 +16,7 @@ type Selection struct {
 	// SelectFixed.
 	Sparsity float64
 
-	// Block is the number of consecutive keys that stay or go together
+	// Block is the number of consecutive keys that are kept or dropped together
 	// (SelectBlocks, SelectSparseD).
 	Block int
 
@@ -24,9 +24,8 @@ type Selection struct {
 	// sequence; SparseD ranks their keys separately from the prompt's.
 	Generation int
 
-	// ScoreScale multiplies q·k where scores are collected, if it should differ
-	// from the attention's own scale; 0 for the same. SparseD's published code
-	// for LLaDA has such a difference.
+	// ScoreScale multiplies q·k where scores are collected; 0 means the attention's own
+	// scale. In SparseD's published code for LLaDA the two differ.
 	ScoreScale float64
 
 	// Reach and SinkFraction define SelectStatic: query i keeps key j if

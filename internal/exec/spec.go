@@ -5,9 +5,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Specs: what the operators of package op are made with, defaults filled in.
+// Specs are the parameters of the operators of package op, defaults filled in.
 
-// Attention is what the operators of an attention layer share.
+// Attention has the parameters that the operators of an attention layer share.
 type Attention struct {
 	Group     int
 	Selection Selection
@@ -20,9 +20,9 @@ type Attention struct {
 	Handoff   *Handoff // of the three operators of one attention; nil without a State
 }
 
-// Handoff is what the operators of one attention hand to one another within a refresh: the
-// output of full attention, which ScoreCollect computes and ColumnSparseAttn returns, in
-// the memory that the plan has for the latter's result.
+// Handoff is passed between the operators of one attention within a refresh: the output of
+// full attention, which ScoreCollect computes and ColumnSparseAttn returns, in the memory
+// that the plan has for the latter's result.
 type Handoff struct {
 	Attend Operator  // the ColumnSparseAttn
 	Output []float32 // nil outside a refresh

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// State is what one attention layer keeps between denoising steps, and what its
-// operators hand to one another within a step. A controller makes one for each
+// State is the part of an attention layer that persists between denoising steps, and the data
+// that its operators pass to one another within a step. A controller makes one for each
 // layer; it is not safe for concurrent use.
 type State struct {
 	path string
@@ -33,8 +33,8 @@ type State struct {
 	cache *cache // nil without one, and on a GPU
 
 	stats     LayerStats
-	uncounted bool              // the device has counted the table's pairs, and stats do not say how many
-	replaced  bool              // and that table took the place of another
+	uncounted bool              // the device has counted the table's pairs, and stats lack these counts
+	replaced  bool              // that table replaced another one
 	observer  func(Observation) // nil for none
 }
 
@@ -58,9 +58,9 @@ const (
 
 const parts = int(Attend) + 1
 
-// Begin notes that a part of the layer's attention runs now, as operator o, and returns the
-// step's mode. It is an error outside a step, a second time in it, and before the part
-// whose result it needs.
+// Begin starts a part of the layer's attention, as operator o, and returns the step's mode.
+// It returns an error outside a step, in a second call of the step, and before the part whose
+// result it needs.
 func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
 	number, mode, ok := s.step.Current()
 	switch {
@@ -103,9 +103,8 @@ func (s *State) Columns() (ColumnBits, error) {
 	return ColumnBits{s.batch, s.heads, s.n, s.table.Group, slices.Clone(s.table.Bits)}, nil
 }
 
-// Invalidate drops the contents of the column table and of the cache, and keeps their
-// memory. The next
-// sparse step must be a refresh.
+// Invalidate drops the contents of the column table and of the cache, and keeps their memory.
+// The next sparse step must be a refresh.
 func (s *State) Invalidate() {
 	s.built = false
 	if s.cache != nil {
@@ -131,9 +130,9 @@ func (s *State) Free() (err error) {
 	return err
 }
 
-// Give makes columns the layer's, in place of those that refreshes choose, for a
-// selection of the kind SelectFixed. They must be valid, are not copied and must not
-// change. It comes before the layer's operators are made.
+// Give sets the layer's columns, instead of those of refreshes, for a selection of the kind
+// SelectFixed. They must be valid, are not copied and must not change. Give is called before
+// the layer's operators are made.
 func (s *State) Give(columns *ColumnBits) { s.given = columns }
 
 // Given returns the columns that Give has set, nil if none.
@@ -206,7 +205,7 @@ func (g GroupTopK) MakeTable() {
 	s.built = true
 }
 
-// useGiven makes the table that was given the layer's.
+// useGiven makes the columns of Give the layer's table.
 func (s *State) useGiven() {
 	g := s.given
 	if s.value == nil {

@@ -12,16 +12,16 @@ type LayerStats struct {
 	Seconds   [modes]float64 // in the layer's operators, by mode
 }
 
-// DeviceState is what the operators of a layer keep on a GPU between steps: its column
-// table, and within a step what one hands to the next.
+// DeviceState is the state of a layer's operators on a GPU: the column table between steps,
+// and within a step the data that one passes to the next.
 type DeviceState interface {
 	// Columns copies the column table to the host.
 	Columns() (ColumnBits, error)
-	// DensityAndChurn returns what was counted before the latest CommitRefresh: the share
-	// of query-key pairs that the column table keeps, and of these the share that the
-	// previous table did not.
+	// DensityAndChurn returns the counts of the latest CommitRefresh: the share of query-key
+	// pairs that the column table keeps, and of these the share that the previous table did
+	// not keep.
 	DensityAndChurn() (density, churn float64, err error)
-	// Drop forgets what a failed step has left.
+	// Drop drops the data of a failed step.
 	Drop()
 	// Free releases everything.
 	Free() error
@@ -40,12 +40,12 @@ func (s *State) SetDevice(d DeviceState, bytes int64) {
 	s.stats.Bytes = bytes
 }
 
-// BeginRefresh says that the column table is about to change, with the counts of a device.
-// Until CommitRefresh there is no table.
+// BeginRefresh starts a change of the column table and of a device's counts. Until
+// CommitRefresh there is no table.
 func (s *State) BeginRefresh() { s.built, s.uncounted = false, false }
 
-// CommitRefresh notes a new column table on a device, which knows its DensityAndChurn from
-// now on. replaced says that there was a built one before.
+// CommitRefresh records a new column table on a device, whose DensityAndChurn are those of
+// this table from now on. replaced says that there was a table before.
 func (s *State) CommitRefresh(replaced bool) {
 	s.built = true
 	s.stats.Refreshes++

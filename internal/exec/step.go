@@ -9,9 +9,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Step is the denoising step in progress. A controller owns it, and every layer's
-// operators read it; outside Begin and End they refuse to run. It also computes for
-// the operators of the graph that it is bound to: see Bind.
+// Step is the denoising step in progress. A controller owns it, and every layer's operators
+// read it; outside Begin and End they return an error. It also has the worker pool of the
+// operators of the graph that it is bound to: see Bind.
 type Step struct {
 	Name string // of the controller, for errors
 
@@ -27,8 +27,8 @@ type Step struct {
 // Results do not depend on it.
 func (s *Step) Limit(workers int) { s.team.Workers = workers }
 
-// Begin starts the next step. Once ctx is done its operators fail with op.ErrStopped,
-// also in the middle of a computation.
+// Begin starts the next step. When ctx is done its operators fail with op.ErrStopped, also in
+// the middle of a computation.
 func (s *Step) Begin(ctx context.Context, m Mode) { s.BeginPass(ctx, m, Pass{}) }
 
 // BeginPass is Begin for a step that computes the rows of p.
@@ -55,7 +55,7 @@ func (s *Step) Current() (number uint64, m Mode, ok bool) {
 	return v >> 2, Mode(v & 3), v != 0
 }
 
-// Pass is which rows the step in progress computes.
+// Pass is the range of rows that the step in progress computes.
 func (s *Step) Pass() Pass { return s.pass }
 
 // takeScores returns memory for n scores of a block. Layers that run one after the other
@@ -77,10 +77,9 @@ func (s *Step) giveScores(scores []float32) { s.spare = append(s.spare, scores) 
 // Team is the worker pool of the operators that are bound to s.
 func (s *Step) Team() *kernel.Team { return &s.team }
 
-// Bind makes the operators of package op in g compute under s: on its goroutines, and
-// until the context of a step is done. They then belong to one machine, until Release,
-// and keep between runs what they would otherwise allocate. Owns says whether they may be
-// bound.
+// Bind makes the operators of package op in g compute under s: on its worker pool, and until
+// the context of a step is done. Until Release they belong to one machine, and keep buffers
+// between runs. Owns reports whether they may be bound.
 func (s *Step) Bind(g *gorgonia.ExprGraph) {
 	s.bound++
 	for _, n := range g.AllNodes() {
@@ -90,6 +89,5 @@ func (s *Step) Bind(g *gorgonia.ExprGraph) {
 	}
 }
 
-// Release ends what one Bind began. Once all have ended, the operators may be bound to
-// another Step.
+// Release undoes one Bind. After all are undone, the operators may be bound to another Step.
 func (s *Step) Release() { s.bound-- }

@@ -39,8 +39,7 @@ type Timeline struct {
 	buffers []*Buffer
 }
 
-// Tick moves on to the next instant. Buffers in use at different instants may share
-// memory.
+// Tick starts the next instant. Buffers in use at different instants may share memory.
 func (t *Timeline) Tick() { t.now++ }
 
 // Alloc requests a buffer from the current instant on, until Free or the end.
@@ -53,8 +52,8 @@ func (t *Timeline) Alloc(bytes int64) *Buffer {
 	return b
 }
 
-// Spare is Alloc for a buffer of the current instant alone that is of use only if the
-// arena has idle memory for it.
+// Spare is Alloc for a buffer of the current instant only, which gets memory only if the
+// arena is large enough without it.
 func (t *Timeline) Spare(bytes int64) *Buffer {
 	b := t.Alloc(bytes)
 	b.last, b.optional = t.now, true

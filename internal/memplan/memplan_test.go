@@ -65,7 +65,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceShares: buffers that follow one another take the memory of the largest.
+// TestPlaceShares: successive buffers take together the memory of the largest.
 func TestPlaceShares(t *testing.T) {
 	var line Timeline
 	for _, bytes := range []int64{100, 5000, 1000, 5000} {
@@ -78,7 +78,7 @@ func TestPlaceShares(t *testing.T) {
 	}
 }
 
-// TestSpare: a spare buffer takes memory that is idle, and none that is not there.
+// TestSpare: a spare buffer takes idle memory and does not enlarge the arena.
 func TestSpare(t *testing.T) {
 	for _, c := range []struct {
 		bytes int64
