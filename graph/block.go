@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pulsecol/pulsecol"
@@ -25,6 +26,8 @@ type Block struct {
 	Gate, Up, Down  Projection
 }
 
+var errNoBlock = errors.New("graph: the block is nil")
+
 // Build adds the block to the graph of x [B,N,D]: the result has x's shape.
 // positions [B,N] int32 are the tokens' positions, layer is the block's place in
 // its controller, whose precision the projections take.
@@ -43,6 +46,9 @@ func (b *Block) Build(x, positions *gorgonia.Node, layer *pulsecol.Layer, opts .
 // to, but attention's results are computed from the first selected token to the last
 // alone (unless a refresh needs all), and the rest for the selected ones.
 func (b *Block) Attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts ...pulsecol.AttentionOption) (*gorgonia.Node, error) {
+	if b == nil {
+		return nil, errNoBlock
+	}
 	own := b.in(layer)
 	x, err := own.attention(x, positions, rows, layer, opts)
 	if err != nil {
@@ -54,6 +60,9 @@ func (b *Block) Attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 // FeedForward adds the second half of the block, y of h [B,N,D]. The result has h's
 // shape.
 func (b *Block) FeedForward(h *gorgonia.Node, layer *pulsecol.Layer) (*gorgonia.Node, error) {
+	if b == nil {
+		return nil, errNoBlock
+	}
 	own := b.in(layer)
 	y, err := own.feedForward(h)
 	if err != nil {

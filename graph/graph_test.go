@@ -288,6 +288,15 @@ func TestBlockErrors(t *testing.T) {
 	}
 	g := gorgonia.NewGraph()
 	x, at := variable(g, "x", make([]float32, 48), 1, 6, 8), variable(g, "positions", make([]int32, 6), 1, 6)
+	var none *graph.Block
+	for _, err := range []error{
+		func() error { _, err := none.Build(x, at, nil); return err }(),
+		func() error { _, err := none.FeedForward(x, nil); return err }(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "the block is nil") {
+			t.Errorf("no block: %v", err)
+		}
+	}
 	if _, err := llada.block(t, 0).Build(x, at, nil); err == nil || !strings.Contains(err.Error(), "the layer is nil") {
 		t.Errorf("no layer: %v", err)
 	}

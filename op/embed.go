@@ -41,6 +41,9 @@ func (o *embed) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkPrecision(o.table.Precision); err != nil {
+		return nil, fmt.Errorf("%s: %w", o, err)
+	}
 	return tensor.Shape{s[0][0], s[0][1], o.table.Cols}, nil
 }
 

@@ -72,7 +72,11 @@ func checkProjection(p *Projection, in int) error {
 	case w.Cols != in:
 		return fmt.Errorf("%w: weight [%d %d] takes %d features, the first takes %d", ErrShape, w.Rows, w.Cols, w.Cols, in)
 	}
-	if err := w.Precision.Validate(); err != nil {
+	return checkPrecision(w.Precision)
+}
+
+func checkPrecision(p Precision) error {
+	if err := p.Validate(); err != nil {
 		return fmt.Errorf("%w: %v", ErrValue, err)
 	}
 	return nil

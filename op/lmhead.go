@@ -34,6 +34,9 @@ func (o *lmHead) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err := checkFeatures(o, s[0], &o.weight); err != nil {
 		return nil, err
 	}
+	if err := checkPrecision(o.weight.Precision); err != nil {
+		return nil, fmt.Errorf("%s: %w", o, err)
+	}
 	if err := o.sameRows(s[0], s[1]); err != nil {
 		return nil, err
 	}

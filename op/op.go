@@ -211,8 +211,8 @@ func (b *base) values(in []gorgonia.Value) ([]*tensor.Dense, error) {
 		if h, ours := v.(*exec.Held); ours {
 			t, ok = h.Dense, true
 		}
-		if !ok {
-			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense", b, ErrValue, i, v)
+		if !ok || t == nil {
+			return nil, fmt.Errorf("%s: %w: input %d is a %T, want a *tensor.Dense that is not nil", b, ErrValue, i, v)
 		}
 		want := b.in[i].(gorgonia.TensorType)
 		if t.Dtype() != want.Of {
@@ -272,6 +272,9 @@ func sameShape(a, b tensor.Shape) bool {
 // this package that hashes alike but is not equal (another layer's state, another
 // weight under the same name).
 func Apply(o gorgonia.Op, inputs ...*gorgonia.Node) (n *gorgonia.Node, err error) {
+	if o == nil {
+		return nil, fmt.Errorf("op: Apply: %w: the operator is nil", ErrValue)
+	}
 	first := -1 // with a graph; a constant has none until it is used
 	for i, in := range inputs {
 		switch {

@@ -210,6 +210,7 @@ func TestRunTimeErrors(t *testing.T) {
 	}{
 		{add, []gorgonia.Value{good}, "got 1 inputs, want 2"},
 		{add, []gorgonia.Value{good, nil}, "input 1 is a <nil>"},
+		{add, []gorgonia.Value{good, (*tensor.Dense)(nil)}, "input 1 is a *tensor.Dense, want a *tensor.Dense that is not nil"},
 		{add, []gorgonia.Value{good, gorgonia.NewF32(1)}, "input 1 is a *gorgonia.F32"},
 		{add, []gorgonia.Value{good, dense(make([]float64, 8), 1, 2, 4)}, "input 1 has dtype float64, want float32"},
 		{add, []gorgonia.Value{good, view.(*tensor.Dense)}, "is a view or column-major"},
@@ -234,6 +235,34 @@ func TestRunTimeErrors(t *testing.T) {
 		}
 		if !errors.Is(err, op.ErrValue) && !errors.Is(err, op.ErrShape) && !errors.Is(err, op.ErrInternal) {
 			t.Errorf("%v wraps no error of the package", err)
+		}
+	}
+}
+
+// TestApplyNil: an operator that is nil is an error.
+func TestApplyNil(t *testing.T) {
+	x := input(gorgonia.NewGraph(), "x", dense(make([]float32, 8), 1, 2, 4))
+	for _, in := range [][]*gorgonia.Node{nil, {x}, {nil}} {
+		if n, err := op.Apply(nil, in...); n != nil || !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "the operator is nil") {
+			t.Errorf("of %v: %v, %v", in, n, err)
+		}
+	}
+}
+
+// TestUnknownPrecision: operators whose constructors return no error refuse a weight of an
+// unknown precision where they are applied.
+func TestUnknownPrecision(t *testing.T) {
+	w := must(op.NewWeightFloat32(3, 4, make([]float32, 12)))(t)
+	w.Precision = 99
+	g := gorgonia.NewGraph()
+	ids, rows := input(g, "ids", dense(make([]int32, 2), 1, 2)), input(g, "rows", dense(make([]int32, 2), 2))
+	x := input(g, "x", dense(make([]float32, 8), 1, 2, 4))
+	for _, err := range []error{
+		func() error { _, err := op.Apply(op.NewEmbed("e", w), ids); return err }(),
+		func() error { _, err := op.Apply(op.NewLMHead("h", w), x, rows); return err }(),
+	} {
+		if !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "want auto, float32, bfloat16 or int16") {
+			t.Errorf("%v, want ErrValue", err)
 		}
 	}
 }

@@ -90,6 +90,14 @@ type Options struct {
 // New plans the memory of g's operators. The order is that of Gorgonia's tape machine. A
 // result is planned if operators of the same device read it and nothing else does.
 func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
+	if g == nil {
+		return nil, fmt.Errorf("%w: the graph is nil", ErrValue)
+	}
+	for _, mode := range opts.Modes {
+		if mode > Reuse {
+			return nil, fmt.Errorf("%w: %v, want %v, %v or %v", ErrValue, mode, Dense, Refresh, Reuse)
+		}
+	}
 	order, err := gorgonia.Sort(g)
 	if err != nil {
 		return nil, fmt.Errorf("order of the graph: %w", err)
@@ -97,7 +105,10 @@ func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
 	slices.Reverse(order) // Sort lists results before what they are made of
 	p := &Plan{persistent: map[any]*persistent{}}
 	w := &walk{plan: p, graph: g, readers: map[*gorgonia.Node]int{}, kept: map[*gorgonia.Node]bool{}}
-	for _, n := range opts.Keep {
+	for i, n := range opts.Keep {
+		if !slices.Contains(order, n) {
+			return nil, fmt.Errorf("%w: node %d to keep is %s, want one of the graph", ErrValue, i, Describe(n))
+		}
 		w.kept[n] = true
 	}
 	w.collect(order, opts.MachineResults)

@@ -351,3 +351,28 @@ func TestPlanMode(t *testing.T) {
 		t.Errorf("with a layer in a reuse step: %v, %v", p.Mode(), ModeOf(f))
 	}
 }
+
+// TestPlanErrors: what a plan cannot be made of is an error that says what.
+func TestPlanErrors(t *testing.T) {
+	g, other := gorgonia.NewGraph(), gorgonia.NewGraph()
+	node := func(g *gorgonia.ExprGraph, name string) *gorgonia.Node {
+		return gorgonia.NewVector(g, gorgonia.Float32, gorgonia.WithShape(2), gorgonia.WithName(name))
+	}
+	x, foreign := node(g, "x"), node(other, "y")
+	for want, c := range map[string]struct {
+		g *gorgonia.ExprGraph
+		o Options
+	}{
+		"the graph is nil":          {nil, Options{}},
+		"Mode(7), want dense":       {g, Options{Modes: []Mode{Dense, 7}}},
+		"node 1 to keep is nil":     {g, Options{Keep: []*gorgonia.Node{x, nil}}},
+		"node 0 to keep is float32": {g, Options{Keep: []*gorgonia.Node{foreign}}},
+	} {
+		if p, err := New(c.g, c.o); p != nil || !errors.Is(err, ErrValue) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want an error with %q", p, err, want)
+		}
+	}
+	if _, err := New(g, Options{Modes: []Mode{Dense}, Keep: []*gorgonia.Node{x}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -54,6 +54,9 @@ func OpenDir(model string) (*Files, error) {
 // OpenFS reads a model from a file system. weights is the content of model.safetensors,
 // which is not copied.
 func OpenFS(fsys fs.FS, weights []byte) (*Files, error) {
+	if fsys == nil {
+		return nil, errors.New("the file system is nil")
+	}
 	return openText(fsys, func() (safetensors.Source, error) { return safetensors.Parse(weights, safetensors.SingleFile) })
 }
 
