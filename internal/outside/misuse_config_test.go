@@ -3,6 +3,7 @@ package outside_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/pulsecol/pulsecol"
@@ -56,6 +57,7 @@ func badConfigs() map[string]pulsecol.Config {
 		"skip 1":               {Schedule: pulsecol.Skip{Fraction: 1}},
 		"threshold":            {Schedule: pulsecol.Adaptive{Threshold: 1.5}},
 	}
+	maps.Copy(bad, badCaches())
 	for i, x := range wrong {
 		for name, c := range map[string]pulsecol.Config{
 			"sparsity": {Sparsity: x}, "scale": {Scale: x},
@@ -161,7 +163,7 @@ var _ = misuses(map[string]func(*misuse){
 	},
 	"pulsecol.ColumnTable.Validate": func(m *misuse) {
 		for name, c := range badConfigs() {
-			if p, ok := c.Pattern.(pulsecol.Fixed); ok && len(p.Tables) == 1 && c.GroupSize == 0 && c.Schedule == nil {
+			if p, ok := c.Pattern.(pulsecol.Fixed); ok && len(p.Tables) == 1 && c.GroupSize == 0 && c.Schedule == nil && c.Cache == pulsecol.NoCache {
 				m.fails(name, p.Tables[0].Validate)
 			}
 		}
