@@ -49,7 +49,7 @@ func (d *drift) measure(team *kernel.Team, m Mode, a *kernel.Operands, t *kernel
 	}
 	team.KeptMass(d.now, a, t)
 	if team.Stopped() {
-		return // the first measurement is the baseline
+		return // the measurement is incomplete
 	}
 	if !d.measured {
 		d.measured = true

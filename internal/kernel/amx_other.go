@@ -2,5 +2,5 @@
 
 package kernel
 
-// tilesAllowed: other systems are not asked.
+// tilesAllowed is false: tiles are used on Linux only.
 func tilesAllowed() bool { return false }

@@ -95,11 +95,11 @@ type Operands struct {
 	Precision Precision // of q.k and the product with v
 
 	// Dense, ColumnSparse and DenseScores compute the queries [From, To) of every head,
-	// which count from First; the results of others stay as they are. 0, 0 = all.
+	// which count from First; the results of others do not change. 0, 0 = all.
 	From, To int
 }
 
-// check panics unless the slices have the lengths the shape asks for.
+// check panics unless the slices have the lengths of the shape.
 func (a *Operands) check(fn string) {
 	if err := a.Validate(); err != nil {
 		panic(fmt.Sprintf("%v (in %s)", err, fn))
@@ -147,7 +147,7 @@ func (a *Operands) valid(batch int) []float32 {
 	return a.Valid[batch*a.Len:][:a.Len]
 }
 
-// takesPart reports whether a query of a batch row is not padding.
+// takesPart reports whether a query of a batch row is no padding.
 func (a *Operands) takesPart(batch, query int) bool {
 	return a.Valid == nil || a.Valid[batch*a.Len+a.First+query] != 0
 }
@@ -165,7 +165,7 @@ func (a *Operands) kvHead(index int) int {
 	return index / (a.Heads / a.KVHeads)
 }
 
-// Table says which keys each query group reads.
+// Table holds the keys that each query group reads.
 type Table struct {
 	Bits  []uint32 // [B or 1, H or 1, Groups(M, Group), Words(N)]
 	Group int      // queries per group
@@ -179,7 +179,7 @@ type Table struct {
 	Reach, Sinks int
 }
 
-// check panics unless the table has the size the shape asks for.
+// check panics unless the table has the size of the shape.
 func (t *Table) check(fn string, s Shape) {
 	if t.Group <= 0 {
 		panic(fmt.Sprintf("kernel: %s: table group is %d, must be positive", fn, t.Group))

@@ -220,8 +220,8 @@ func TestGradientsAskedFor(t *testing.T) {
 	team.AttentionGrad(nil, nil, nil, dout, a, nil)
 }
 
-// TestNaN puts NaN and infinities into single elements and expects them to reach
-// what depends on these, and nothing else.
+// TestNaN puts NaN and infinities into single elements and expects them in the results that
+// depend on these, and in no other.
 func TestNaN(t *testing.T) {
 	s := attncase.SpecialShape
 	for _, c := range attncase.Specials {
@@ -305,8 +305,8 @@ func TestShapeValidate(t *testing.T) {
 	}
 }
 
-// TestContract checks that wrong lengths panic before anything is computed, in
-// words that name the function, the slice and both lengths.
+// TestContract checks that wrong lengths panic before anything is computed, with a message
+// that names the function, the slice and both lengths.
 func TestContract(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 4, HeadDim: 2}
 	a := operands(newRand(3), s)

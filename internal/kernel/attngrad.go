@@ -14,8 +14,8 @@ import "fmt"
 //
 // where P are the attention probabilities, and the query heads of one key/value
 // head add up in dk and dv. Each of dq, dk and dv may be nil. A table is a
-// constant: nothing flows into the selection of columns. Whatever the precision of
-// the operands, gradients are computed in float32.
+// constant: the selection of columns has no gradient. Gradients are computed in float32 for
+// any precision of the operands.
 func (t *Team) AttentionGrad(dq, dk, dv, dout []float32, a *Operands, table *Table) {
 	a.check("AttentionGrad")
 	checkOptional("AttentionGrad", "dq", dq, len(a.Q))
@@ -83,8 +83,8 @@ func (j *gradJob) run(w *scratch, kv int) {
 	}
 }
 
-// gradient is what the backward pass of one query head reads and writes, all
-// [N, D]. It adds to dk and dv.
+// gradient has the operands of the backward pass of one query head, all [N, D]. The pass adds
+// to dk and dv.
 type gradient struct {
 	dout       []float32
 	dq, dk, dv []float32

@@ -11,9 +11,9 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// peak measures what the processors reach on registers alone, in GFLOP/s: the
-// speed of the isa in use that no routine can exceed. The clock of many
-// machines changes within seconds, so it is measured with every benchmark.
+// peak measures the speed of the processors on registers alone, in GFLOP/s, which no routine
+// of the isa in use can exceed. The clock of many machines changes within seconds, so it is
+// measured with every benchmark.
 func peak() float64 {
 	const rounds = 1 << 14
 	best := 0.0
@@ -40,8 +40,8 @@ func peak() float64 {
 }
 
 // measure runs f and reports the speed of its fastest run, given its number of
-// floating-point operations, with the peak measured just before and after. The
-// fastest run is the one that shared the machine least.
+// floating-point operations, with the peak measured just before and after. Other programs
+// disturb the fastest run least.
 func measure(b *testing.B, flops float64, f func()) {
 	before := peak()
 	fastest := time.Duration(math.MaxInt64)
@@ -152,8 +152,8 @@ func BenchmarkTopKRows(b *testing.B) {
 	b.ReportMetric(float64(rows*n*b.N)/float64(b.Elapsed().Nanoseconds()), "Gscores/s")
 }
 
-// BenchmarkLayers measures what surrounds the products, at the size of one
-// position block of an 8B model.
+// BenchmarkLayers measures the layers between the products, at the size of one position block
+// of an 8B model.
 func BenchmarkLayers(b *testing.B) {
 	const n, heads, dim = 512, 32, 128
 	x := normal(newRand(1), n*heads*dim, 1)

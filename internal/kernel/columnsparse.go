@@ -33,8 +33,8 @@ type columnSparseJob struct {
 	pack   int // groups of a task
 }
 
-// packQueries queries in whole groups make a task of ColumnSparse, which can
-// fetch what the next group reads while it computes the current one.
+// packQueries queries in whole groups make a task of ColumnSparse, which prefetches the rows
+// of the next group while it computes the current one.
 const packQueries = 512
 
 func (j *columnSparseJob) run(w *scratch, task int) {

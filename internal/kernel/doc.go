@@ -16,7 +16,7 @@
 // Functions that compute are methods of a [Team], which spreads their work over
 // goroutines and can be stopped. Every element of a result is computed by one
 // goroutine in a fixed order, so results have the same bits for any number of them.
-// A call on a team that has done its like before allocates nothing.
+// A call like an earlier one on the same team allocates nothing.
 //
 // # How attention is computed
 //
@@ -24,11 +24,11 @@
 // query is one lane of a vector register. Scores of a block of keys are then a
 // matrix [keys, 32], and the maximum, the exponential and the sum of a softmax
 // are lane-wise operations without any reduction across a register. Two
-// multiplications, which read the rows that a list names in place, serve
-// q k^T, the product with v, all four products of the gradient, and Linear. See
-// tile.go for the walk over keys, isa.go for the handful of routines that exist
-// in several instruction sets, and docs/cpu.md for measurements.
+// multiplications, which read the listed rows in place, are used for q k^T, the product with
+// v, all four products of the gradient, and Linear. See tile.go for the loop over keys,
+// isa.go for the routines that exist in several instruction sets, and docs/cpu.md for
+// measurements.
 //
-// Package kernel/ref is the slow, obvious version of the same mathematics that
-// the tests hold this package to.
+// Package kernel/ref is the slow reference of the same mathematics, with which the tests
+// compare this package.
 package kernel

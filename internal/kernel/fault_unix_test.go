@@ -14,9 +14,9 @@ import (
 	"github.com/pulsecol/pulsecol/internal/mapped"
 )
 
-// TestFaults: a file of weights that is cut short while it is mapped makes the call a
-// panic in the caller's goroutine that mapped.Fault knows, in the assembly of every
-// instruction set and on every goroutine; the team works on.
+// TestFaults: if a mapped file of weights is truncated, the call panics in the caller's
+// goroutine with a value that mapped.Fault recognises, in the assembly of every instruction
+// set and on every goroutine. The team can be used afterwards.
 func TestFaults(t *testing.T) {
 	const features, rows = 256, 40
 	r := newRand(5)
@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%v, %v: other results after a fault", dtype, precision)
 				}
-				// An emulator does not say which of several files it was.
+				// An emulator does not report the address, which identifies one of several files.
 				if err := file.Close(); err != nil {
 					t.Error(err)
 				}

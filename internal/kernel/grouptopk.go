@@ -99,8 +99,8 @@ func (w *scratch) selectTop(bits, order []uint32, k int) {
 	if k <= 0 || len(order) == 0 {
 		return
 	}
-	// Two histograms, because an increment waits for the one before it if both
-	// are of the same digit.
+	// Two histograms, because an increment waits for the previous one if both are of the
+	// same digit.
 	var histogram [2][1 << digitBits]int32
 	for i, r := range order {
 		histogram[i&1][r>>digitShift]++

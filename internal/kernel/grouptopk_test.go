@@ -52,7 +52,7 @@ func TestTopK(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bitmap := make([]uint32, kernel.Words(len(c.scores)))
 			for i := range bitmap {
-				bitmap[i] = math.MaxUint32 // everything is to be overwritten
+				bitmap[i] = math.MaxUint32 // must be overwritten
 			}
 			kernel.TopK(bitmap, c.scores, c.k)
 			if got := keysOf(bitmap); !slices.Equal(got, c.want) {
@@ -77,7 +77,7 @@ func validMask(t *rapid.T, n int) []float32 {
 	return rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1}), n, n).Draw(t, "valid")
 }
 
-// sideBySide makes each row of a followed by the same row of b a row.
+// sideBySide concatenates each row of a with the same row of b.
 func sideBySide(a, b []float32, rows int) (both []float32) {
 	for r := range rows {
 		both = append(both, a[r*len(a)/rows:(r+1)*len(a)/rows]...)
@@ -86,7 +86,7 @@ func sideBySide(a, b []float32, rows int) (both []float32) {
 	return both
 }
 
-// TestSelectionsMatchSorting holds the three selections to their definitions.
+// TestSelectionsMatchSorting compares the three selections with their definitions.
 func TestSelectionsMatchSorting(t *testing.T) {
 	kernel.ForEachISA(t, func(t *testing.T) { rapid.Check(t, checkSelections) })
 }

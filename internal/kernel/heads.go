@@ -5,8 +5,8 @@ import "fmt"
 // Heads are heads First to First+Count-1 of features that are heads of Dim each.
 type Heads struct{ First, Count, Dim int }
 
-// SplitHeads turns heads of x [B, N, T*Dim], what a projection gives, into dst
-// [B, Count, N, Dim], what attention takes.
+// SplitHeads changes the layout of heads of x [B, N, T*Dim], the output of a projection, to
+// dst [B, Count, N, Dim], the input of attention.
 func (t *Team) SplitHeads(dst, x []float32, batch, n int, h Heads) {
 	width := checkSplit("SplitHeads", dst, x, batch, n, h)
 	s := rowSpans(batch*n, h.Count*h.Dim)

@@ -1,9 +1,8 @@
 package kernel
 
-// An isa is one implementation of the routines that matter for speed. All
-// isas have the same geometry, so that everything above them is the same Go
-// code: rows come in units of rowUnit, and the columns of a right-hand matrix in
-// panels of lanes.
+// An isa is one implementation of the routines that determine the speed. All isas have the
+// same geometry, so that the code above them does not depend on the isa: rows come in units
+// of rowUnit, and the columns of a right-hand matrix in panels of lanes.
 type isa struct {
 	name string
 

@@ -113,9 +113,9 @@ func roundRowsUnits(dst []float32, ldd int, list []int32, src []float32, lds, n 
 
 // slowBF16 reports whether the processor has VDPBF16PS, but is faster without.
 // Emerald Rapids issues one in two cycles, and in that time four VFMADD231PS,
-// which make twice as many products. Intel's other cores with AVX512-FP16 are
-// taken to be alike. This is asked and not measured, so that the same machine
-// gives the same results every time.
+// which make twice as many products. Intel's other cores with AVX512-FP16 are assumed to be
+// alike. The processor's model decides and not a measurement, so that a machine gives the
+// same results every time.
 func slowBF16() bool {
 	const genu, ineI, ntel = 0x756e6547, 0x49656e69, 0x6c65746e // "GenuineIntel"
 	_, b, c, d := cpuid(0, 0)

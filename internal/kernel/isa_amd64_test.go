@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestAVX2Registers looks for registers and masks that only AVX-512 has in the
-// AVX2 routines. The generator would hand them out without complaint, and a
-// machine with AVX-512 would run the result.
+// TestAVX2Registers searches the AVX2 routines for registers and masks that only AVX-512
+// has. The generator does not report them, and a machine with AVX-512 runs the result.
 func TestAVX2Registers(t *testing.T) {
 	source, err := os.ReadFile("kernels_amd64.s")
 	if err != nil {

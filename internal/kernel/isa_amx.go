@@ -5,9 +5,8 @@ package kernel
 // tileWords is the number of words that AMX sums at a time.
 const tileWords = 16
 
-// tileProducts are those of AMX: tiles of 16 rows of 16 words. They are so much
-// faster than what surrounds them that packing counts, and writing sums: larger
-// blocks do both less often.
+// tileProducts are the products of AMX: tiles of 16 rows of 16 words. They are so fast that
+// packing operands and writing sums take a notable time; larger blocks do both less often.
 func tileProducts() bf16Products {
 	return bf16Products{
 		perWord:     2,

@@ -2,9 +2,9 @@
 
 package kernel
 
-// isas lists what this machine can run, fastest first. Every arm64 processor has
-// vectors of four float32. Prefetching is left to the hardware, and what takes
-// little time to portable Go.
+// isas lists the isas of this machine, fastest first. Every arm64 processor has vectors of
+// four float32. The hardware prefetches, and portable Go runs the routines that take little
+// time.
 func isas() []*isa {
 	neon := portable
 	neon.name = "neon"

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTopKRoutines holds the routines of the selection to the functions that they
-// are vectors of, on any bits.
+// TestTopKRoutines compares the vector routines of the selection with their scalar functions,
+// on any bits.
 func TestTopKRoutines(t *testing.T) {
 	ForEachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, 8))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSwiGLURoutine walks over the arguments, and holds results to the error that
-// isa.swiGLU states.
+// TestSwiGLURoutine tests results over the range of arguments against the error bound of
+// isa.swiGLU.
 func TestSwiGLURoutine(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	ForEachISA(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestSoftmaxRoutine(t *testing.T) {
 				s[j*lanes+4] = -inf                // lane 4 sees nothing, before or now
 				s[j*lanes+5] = -inf                // lane 5 has seen something before
 				s[j*lanes+7] = float32(math.NaN()) // lanes 7 and 11 see NaN
-				s[j*lanes+13] = 1e30               // lane 13 a maximum that crushes the rest
+				s[j*lanes+13] = 1e30               // lane 13: a maximum that makes the other weights 0
 			}
 			s[11] = math.Float32frombits(0xffc00155)
 			s[15] = inf
@@ -72,7 +72,7 @@ func TestSoftmaxRoutine(t *testing.T) {
 	})
 }
 
-// checkExp holds an exponential to the error that isa.softmax states.
+// checkExp tests an exponential against the error bound of isa.softmax.
 func checkExp(t *testing.T, got float32, want float64) {
 	t.Helper()
 	switch {
@@ -91,8 +91,8 @@ func checkExp(t *testing.T, got float32, want float64) {
 	}
 }
 
-// TestExp walks over the arguments of the exponential, through the softmax
-// routine of each instruction set: the maximum of each column is made 0.
+// TestExp tests the exponential over the range of its arguments, through the softmax routine
+// of each instruction set: the maximum of each column is 0.
 func TestExp(t *testing.T) {
 	ForEachISA(t, func(t *testing.T) {
 		const rows = 256

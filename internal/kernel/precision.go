@@ -22,8 +22,8 @@ const (
 	// inputs or weights of a linear layer. They have as many bits as exact sums of
 	// 32 bits allow, 12 and a sign for a head dimension of 128, so that results are
 	// closer to those of Float32 than BFloat16's unless a few numbers are far
-	// larger than their neighbours. It gains speed with AVX512-VNNI; elsewhere the
-	// integers are multiplied as float32, at a loss. An infinity counts as NaN.
+	// larger than their neighbours. It is faster with AVX512-VNNI; elsewhere the integers are
+	// multiplied as float32, and it is slower. An infinity counts as NaN.
 	Int16
 )
 

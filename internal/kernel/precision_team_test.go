@@ -43,8 +43,8 @@ func TestPrecisionWorkerCount(t *testing.T) {
 	})
 }
 
-// TestPrecisionTeamsAtOnce: more goroutines than processors, often interrupted, so
-// that they change threads between routines, whose registers some instruction sets configure.
+// TestPrecisionTeamsAtOnce runs more goroutines than processors, often interrupted, so that
+// they change threads between routines. Some instruction sets configure a thread's registers.
 func TestPrecisionTeamsAtOnce(t *testing.T) {
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		kernel.ForEachISA(t, func(t *testing.T) {

@@ -74,9 +74,8 @@ func integers(x []float32, n int) []float32 {
 	return y
 }
 
-// slack is how far elements of the output of an attention may be from the
-// reference because of what the reference cannot know, which is how weights, and
-// values of Int16, are rounded.
+// slack is the distance of output elements from the reference that rounding of weights, and
+// of values with Int16, may cause. The reference does not round these.
 //
 // With BFloat16 each weight is off by a rounding, and with it its share of the
 // output, which is known from the same attention over |v|. With Int16 a weight is
@@ -108,7 +107,7 @@ func slack(a *kernel.Operands, table *kernel.Table) []float64 {
 	return s
 }
 
-// outputs is what the output of an attention on rounded operands is compared with.
+// outputs returns the reference output of an attention on rounded operands.
 type outputs struct {
 	plain       []float32
 	want, slack []float64
@@ -120,7 +119,7 @@ func newOutputs(a *kernel.Operands, table *kernel.Table) *outputs {
 	return &outputs{plain, want, slack(a, table)}
 }
 
-// compare allows for the slack and, beyond it, for what compare does.
+// compare is compare with the slack added to its tolerance.
 func (o *outputs) compare(t *testing.T, what string, got []float32) {
 	t.Helper()
 	within := clone(got)
@@ -154,9 +153,9 @@ func TestAttentionPrecision(t *testing.T) {
 	})
 }
 
-// checkPrecision holds everything that an attention with rounded products gives,
-// on all instruction sets, to the reference on rounded operands. Scores and normalisers are
-// made of unrounded weights, and so as exact as with float32.
+// checkPrecision compares all results of attention with rounded products, on all instruction
+// sets, with the reference on rounded operands. Scores and normalisers are sums of unrounded
+// weights, and so as exact as with float32.
 func checkPrecision(t *testing.T, a *kernel.Operands, group int, tables map[string]*kernel.Table) {
 	t.Helper()
 	b := roundedOperands(a)
@@ -260,7 +259,7 @@ func TestPrecisionError(t *testing.T) {
 	}
 }
 
-// TestPrecisionNaN: rounding and pairs keep NaN and infinities where they belong.
+// TestPrecisionNaN: rounding and pairs do not move NaN and infinities to other results.
 func TestPrecisionNaN(t *testing.T) {
 	for _, c := range attncase.Specials {
 		t.Run(c.Name, func(t *testing.T) {
@@ -274,8 +273,8 @@ func TestPrecisionNaN(t *testing.T) {
 	}
 }
 
-// TestPrecisionAfterNaN: nothing of one call is left for the next, which has fewer
-// numbers, not even where words lack values.
+// TestPrecisionAfterNaN: a call does not read numbers of an earlier, larger call, not even
+// where words lack values.
 func TestPrecisionAfterNaN(t *testing.T) {
 	nan := float32(math.NaN())
 	poison := operands(newRand(1), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 256, HeadDim: 64})
@@ -315,8 +314,8 @@ func TestPrecisionAfterNaN(t *testing.T) {
 	})
 }
 
-// TestPrecisionExtremes: the largest sums that integers can make, weights so
-// uneven that all but one vanish, and a head dimension beyond the usual.
+// TestPrecisionExtremes: the largest sums of integers, weights of which all but one vanish,
+// and a large head dimension.
 func TestPrecisionExtremes(t *testing.T) {
 	for _, dim := range []int{3, 65} {
 		a := operands(newRand(3), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 140, HeadDim: dim})
@@ -351,7 +350,7 @@ func TestPrecisionExtremes(t *testing.T) {
 	})
 }
 
-// TestPrecisionGrad: the precision of a call has no part in its gradients.
+// TestPrecisionGrad: the precision of a call does not affect its gradients.
 func TestPrecisionGrad(t *testing.T) {
 	a := operands(newRand(13), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
 	dout := normal(newRand(14), len(a.Q), 1)

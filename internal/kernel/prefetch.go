@@ -6,8 +6,8 @@ package kernel
 // prefetch them, and a fetch on demand takes as long as the computation. The last
 // entry stays empty.
 //
-// It is an alias because the generator of the assembly, which knows its layout,
-// cannot name types of this package.
+// It is an alias because the generator of the assembly, which uses its layout, cannot name
+// types of this package.
 type prefetch = [3]struct {
 	left  int      // rows still to start, the first of list
 	list  *int32   // as for isa.mulRows

@@ -39,7 +39,7 @@ func closeTo(t *rapid.T, what string, got, want []float32) {
 	}
 }
 
-// TestProperties checks what must hold for any attention, whatever its values.
+// TestProperties checks properties of attention with any values.
 func TestProperties(t *testing.T) {
 	kernel.ForEachISA(t, func(t *testing.T) { rapid.Check(t, checkProperties) })
 }

@@ -79,7 +79,7 @@ func TestFewQueries(t *testing.T) {
 	}
 }
 
-// TestFewQueriesHaveTheBitsOfAll: a query gets the same bits in whatever company it comes.
+// TestFewQueriesHaveTheBitsOfAll: a query gets the same bits with any other queries.
 func TestFewQueriesHaveTheBitsOfAll(t *testing.T) {
 	for i, c := range attentionCases() {
 		r := newRand(uint64(i))

@@ -8,8 +8,9 @@ import "fmt"
 //
 //	scores[b, h, u, j] = mean of P[i, j] over the queries i of group u
 //
-// with scores [B, H, Groups(a.To-a.From, group), N]. Groups count from a.From. The mean runs over the queries that
-// are not padding. Padded keys score 0, and so do all keys in a group of padding.
+// with scores [B, H, Groups(a.To-a.From, group), N]. Groups count from a.From. The mean is
+// over the queries that are not padding. Padded keys score 0, and so do all keys in a group
+// of padding.
 func (t *Team) DenseScores(out, scores []float32, a *Operands, group int) {
 	a.check("DenseScores")
 	checkLen("DenseScores", "out", len(out), len(a.Q))

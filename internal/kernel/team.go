@@ -15,8 +15,8 @@ import (
 // teams may run at once and share nothing but the processors. A team holds no
 // goroutine between calls.
 type Team struct {
-	// Workers is the most goroutines that compute a call, the caller's among them.
-	// 0 means GOMAXPROCS. Results do not depend on it.
+	// Workers is the largest number of goroutines that compute a call, including the
+	// caller's. 0 means GOMAXPROCS. Results do not depend on it.
 	Workers int
 
 	// Done, once closed, makes a call in progress return before its next block of

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// team is whom the tests let compute that are not about teams.
+// team is the team of tests that do not test teams.
 var team kernel.Team
 
 // step is one call of every kernel, on memory of its own.
@@ -73,7 +73,7 @@ func (s *step) run(team *kernel.Team) {
 	team.AttentionGrad(s.dq, s.dk, s.dv, s.out, s.a, s.table)
 }
 
-// TestNoAllocations: calls after the first live on what the team has.
+// TestNoAllocations: calls after the first reuse the team's memory.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools drop what they hold")
@@ -93,7 +93,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestTeamsAtOnce: teams do not know one another.
+// TestTeamsAtOnce: teams that run at the same time do not affect each other.
 func TestTeamsAtOnce(t *testing.T) {
 	want := newStep(t, 150)
 	want.run(&kernel.Team{Workers: 1})
@@ -115,7 +115,7 @@ func TestTeamsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoGoroutineStays: a team at rest costs nothing but its memory.
+// TestNoGoroutineStays: a team has no goroutines between calls.
 func TestNoGoroutineStays(t *testing.T) {
 	before := runtime.NumGoroutine()
 	newStep(t, 100).run(&kernel.Team{Workers: 8})
@@ -127,8 +127,8 @@ func TestNoGoroutineStays(t *testing.T) {
 	}
 }
 
-// TestPanicReachesCaller checks that a panic in a worker can be recovered by the
-// caller, and that the team goes on working.
+// TestPanicReachesCaller checks that the caller can recover a panic of a worker, and that the
+// team can be used afterwards.
 func TestPanicReachesCaller(t *testing.T) {
 	const cols = 1 << 14 // one row is a task
 	w := kernel.Matrix{Rows: 2, Cols: cols, Data: make([]byte, 2*cols*4)}
@@ -164,9 +164,8 @@ func TestTwoCallsAtOnce(t *testing.T) {
 	team.Add(s.out, s.out, s.out) // one after the other is fine
 }
 
-// TestDone: a call that is stopped computes a few blocks more at most, one that is
-// stopped already computes nothing, and the same call afterwards gives what it
-// always gives.
+// TestDone: a call that is stopped computes at most a few more blocks, and a call after that
+// computes nothing. A later call without a stop gives the usual results.
 func TestDone(t *testing.T) {
 	s := newStep(t, 320)
 	const rows, in, out = 1000, 300, 300

@@ -3,12 +3,12 @@ package kernel
 import "math"
 
 const (
-	// tilePanels panels of queries walk over the keys together, so that a block
-	// of keys and values is fetched once for all of them.
+	// tilePanels panels of queries process a block of keys and values together, so that it is
+	// fetched once for all of them.
 	tilePanels = 4
 
-	// packedPanels is tilePanels where keys and values are packed first, which is
-	// worth more panels.
+	// packedPanels is tilePanels where keys and values are packed first: with more panels they
+	// are packed less often.
 	packedPanels = 8
 
 	// blockKeys is the largest number of keys per step of the walk. A block of

@@ -12,9 +12,9 @@ const ulp = 1.0 / (1 << 24)
 
 // compare fails the test unless got is as close to want, the reference in
 // float64, as a float32 computation can be expected to be: within twice the
-// error that the reference has in float32, and a few roundings of the largest
-// value, or of 1: the inputs of these tests have that size, and a small result
-// can be the difference of larger numbers. NaN and infinities must agree.
+// error of the reference in float32, and a few roundings of the largest value, or of 1: the
+// inputs of these tests have that size, and a small result can be the difference of larger
+// numbers. NaN and infinities must agree.
 func compare(t *testing.T, what string, got, plain []float32, want []float64) {
 	t.Helper()
 	if len(got) != len(want) {

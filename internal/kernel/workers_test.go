@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// census counts tasks, and how many of them are at it at once.
+// census counts tasks, and how many of them run at once.
 type census struct{ now, most, ran *atomic.Int64 }
 
 func (c *census) run(*scratch, int) {
 	n := c.now.Add(1)
 	for old := c.most.Load(); n > old && !c.most.CompareAndSwap(old, n); old = c.most.Load() {
 	}
-	time.Sleep(time.Millisecond) // so that all workers are at it
+	time.Sleep(time.Millisecond) // so that all workers run
 	c.now.Add(-1)
 	c.ran.Add(1)
 }
 
-// TestWorkers: never more tasks at once than the team has workers, and every task
+// TestWorkers: at most as many tasks run at once as the team has workers, and every task runs
 // once.
 func TestWorkers(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))

@@ -1,10 +1,10 @@
-// Package ref is the reference of package kernel: the same mathematics as plain
-// loops, written to be checked by reading. Every fast path is held to it. It is
-// slow and meant for tests.
+// Package ref is the reference of package kernel: the same mathematics as plain loops,
+// written to be checked by reading. Every fast path is compared with it. It is slow and meant
+// for tests.
 //
-// Functions take the type to calculate in. In float64 they are the truth; the
-// same loops in float32 show how much error the precision itself costs, which is
-// what the error of a fast path is measured against.
+// Functions have the type of calculation as a parameter. The results in float64 are the
+// reference values. The error of the same loops in float32 is the scale for the error of a
+// fast path.
 package ref
 
 import (
