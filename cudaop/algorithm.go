@@ -48,7 +48,7 @@ func (d *device) tuneAlgorithm(s shape, how *plan, p product) error {
 		return nil
 	}
 	fastestAlgorithms.Lock()
-	defer fastestAlgorithms.Unlock() // machines that time their trials at once would time each other
+	defer fastestAlgorithms.Unlock() // concurrent trials of other machines would disturb the times
 	if fastest, ok := fastestAlgorithms.of[s]; ok {
 		how.fastest = fastest
 		return nil
@@ -75,9 +75,8 @@ func (d *device) tuneAlgorithm(s shape, how *plan, p product) error {
 }
 
 // sameBits lists the algorithms whose result has the first one's bits. They add
-// products in the same order: one that did not would round some of millions of sums
-// to another neighbour. So the clock decides about time alone, and the same inputs give
-// the same bits whichever is the fastest.
+// products in the same order: another order would round some of millions of sums differently.
+// So the choice affects the time only, and the same inputs give the same bits.
 func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 	digest, err := d.kernel("digest", "digest")
 	if err != nil {
@@ -112,7 +111,7 @@ func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 }
 
 // timed returns the median time of some of a plan's algorithms, by their number, in
-// milliseconds. They take turns, since the clock changes with what ran before.
+// milliseconds. They alternate, because the clock depends on earlier work.
 func (d *device) timed(how *plan, algorithms []int, p product) (took map[int]float64, err error) {
 	marks := make([]cu.Event, len(algorithms)+1)
 	defer func() {

@@ -18,7 +18,7 @@ type heap struct {
 	bytes    int64
 }
 
-// The driver's memory. Tests put less in its place.
+// The driver's memory. Tests replace it by less.
 var (
 	allocate = cu.MemAlloc
 	memInfo  = cu.MemInfo
@@ -78,9 +78,9 @@ type block struct {
 // may be used again while kernels that use it are still queued.
 type arenas struct {
 	transient block                       // of all plans: one graph of a machine runs at a time
-	alone     block                       // transient, of operators that no graph's plan knows
+	alone     block                       // transient, of operators without a graph's plan
 	kept      map[*exec.Plan]cu.DevicePtr // the persistent part of each plan
-	loose     map[any]block               // persistent, of operators that no graph's plan knows, by key
+	loose     map[any]block               // persistent, of operators without a graph's plan, by key
 }
 
 // grow makes a block at least as large as given. Its contents are lost.
@@ -117,8 +117,8 @@ func (d *device) reserve(p *exec.Plan) error {
 	return err
 }
 
-// locate returns the address of a slot of a plan, or of an operator that has none; 0 is
-// that of spare memory which there is not.
+// locate returns the address of a slot of a plan, or of an operator without a plan. It is 0
+// for spare memory that the arena does not have.
 func (d *device) locate(p *exec.Plan, s exec.Slot) (cu.DevicePtr, error) {
 	offset, ok := s.Offset()
 	switch {

@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// checkParams returns an error for what GPU operators do in a controller's layer only:
-// outside one their results are scores and column tables of the machine.
+// checkParams returns an error for parameters that GPU operators support in a controller's
+// layer only: outside one their results are scores and column tables of the machine.
 func checkParams(p exec.Attention) error {
 	switch {
 	case p.State != nil:
@@ -48,8 +48,8 @@ type heads struct {
 	span cu.DevicePtr // range of the selected queries, the end exclusive; 0 for all
 }
 
-// heads makes q, k and v what the kernels take, and reads the padding mask, if there
-// is one. Of head dimensions that have no kernel for bfloat16 they are float32.
+// heads converts q, k and v to the kernels' type and layout, and reads the padding mask, if
+// there is one. For head dimensions without a bfloat16 kernel they are float32.
 func (c *call) heads(p exec.Attention) (*heads, error) {
 	q, kv := c.in[0].Shape(), c.in[1].Shape()
 	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale, dt: c.o.dtype()}
@@ -139,14 +139,14 @@ func (c *call) dense(h *heads, out output, lse cu.DevicePtr) error {
 	return c.attend(h, file, "", h.batch*h.heads, h.n, append([]uint64{address(h.q), address(h.k), address(h.v)}, args...)...)
 }
 
-// exact ends the names of the files of kernels for float32.
+// exact is the suffix of the file names of kernels for float32.
 const exact = "f32"
 
 // attend queues a kernel of file for the head dimension, whose name ends in variant,
 // for n rows in each of count parts.
 func (c *call) attend(h *heads, file, variant string, count, n int, args ...uint64) error {
 	dim := h.dim
-	if h.dt == tensor.Float32 { // kernels for up to so many
+	if h.dt == tensor.Float32 { // kernels for a dimension and smaller ones
 		for _, dim = range exactDims {
 			if dim >= h.dim {
 				break
@@ -210,8 +210,8 @@ func (c *call) hopperGroup(group int) bool {
 	return c.isHopper() && slices.Contains([]int{16, 32, 64, 128}, group)
 }
 
-// kernelGroup returns the group size that kernels are given for n queries: one of Hopper's as
-// it is, any other at most n, which is one group as well.
+// kernelGroup returns the argument for a kernel's group size with n queries: a size of the
+// Hopper kernels unchanged, any other at most n, which means one group as well.
 func (c *call) kernelGroup(n, group int) int {
 	if c.hopperGroup(group) {
 		return group
@@ -220,7 +220,7 @@ func (c *call) kernelGroup(n, group int) int {
 }
 
 // scores queues the scores of all groups from the log-sum-exp of full attention.
-// Rows of the result are pitch elements apart.
+// The distance between rows of the result is pitch elements.
 func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int) error {
 	group = c.kernelGroup(h.n, group)
 	args := []uint64{
@@ -240,8 +240,8 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
-// perRow puts on the GPU a number for each batch row, as int32. A copy from the host may
-// wait for what is queued; setting memory does not.
+// perRow writes a number for each batch row to the GPU, as int32. It sets memory, because a
+// copy from the host may wait for queued work.
 func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 	at, err := c.scratch(4 * int64(batch))
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 	return at, nil
 }
 
-// keepCounts puts on the GPU how many columns each batch row keeps of its keys.
+// keepCounts writes the number of columns that each batch row keeps to the GPU.
 func (c *call) keepCounts(sel exec.Selection, keys []int) (cu.DevicePtr, error) {
 	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
 }

@@ -24,7 +24,7 @@ import (
 func TestPureOperators(t *testing.T) { onBoth(t, testPureOperators) }
 
 func testPureOperators(t *testing.T) {
-	g := gorgonia.NewGraph() // one for all: a machine takes longer to make than to run
+	g := gorgonia.NewGraph() // one for all cases, because making a machine takes long
 	var checks []func()
 	for _, p := range []op.Precision{op.BFloat16, op.Float32} {
 		for _, c := range attncase.Cases {
@@ -147,7 +147,7 @@ func testRisingScores(t *testing.T) {
 	}
 }
 
-// TestHugeGroup: a group of more queries than a number of the kernels holds is one of all.
+// TestHugeGroup: a group size beyond the kernels' integers means one group of all queries.
 func TestHugeGroup(t *testing.T) {
 	onBoth(t, func(t *testing.T) {
 		for _, precision := range []pulsecol.Precision{pulsecol.BFloat16, pulsecol.Float32} {
@@ -163,7 +163,7 @@ func TestHugeGroup(t *testing.T) {
 	})
 }
 
-// TestScoreParts: the scores of some heads at a time give the columns of all at once.
+// TestScoreParts: scores of some heads at a time give the same columns as scores of all heads.
 func TestScoreParts(t *testing.T) {
 	needGPU(t)
 	a := operands(13, kernel.Shape{Batch: 2, Heads: 6, KVHeads: 2, Len: 100, HeadDim: 64})

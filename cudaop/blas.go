@@ -89,7 +89,7 @@ import (
 )
 
 // blas is cuBLASLt in the device's own context, with plans of the products that it
-// has done: asking its heuristic takes longer than launching what that offers.
+// has done: calling its heuristic takes longer than launching a product.
 type blas struct {
 	handle C.cublasLtHandle_t
 	plans  map[shape]*plan
@@ -98,17 +98,17 @@ type blas struct {
 // blasWorkspace is what NVIDIA recommends for Hopper, in bytes.
 const blasWorkspace = 32 << 20
 
-// plan is how cuBLASLt does products of one shape.
+// plan is cuBLASLt's description of products of one shape, with its algorithms.
 type plan struct {
 	shape   shape
-	number  int // that the queue has for it
+	number  int // in the queue's list
 	made    C.plan
 	fastest int // of its algorithms
 }
 
 func (p *plan) algorithms() int { return int(p.made.count) }
 
-// shape is what products with one plan have in common.
+// shape has the properties that products with one plan share.
 type shape struct {
 	n, in, out int
 	dt, to     tensor.Dtype // of the factors, and of what is added and the result
@@ -129,7 +129,8 @@ type product struct {
 	trial                   cu.DevicePtr // for a result in place while algorithms are tried; 0 for none
 }
 
-// multiply queues a product, in whose workspace and trial memory it puts what is planned.
+// multiply queues a product, after setting its workspace and trial memory to the planned
+// addresses.
 func (c *call) multiply(p product) (err error) {
 	if p.workspace = c.workspace; p.workspace == 0 {
 		if p.workspace, err = c.scratch(blasWorkspace); err != nil {

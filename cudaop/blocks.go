@@ -7,9 +7,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// blocks is what a selection ranks in place of single keys: blocks of consecutive
-// keys and, for SparseD, a second time those of the generation, by a softmax over its
-// keys alone. A row of sums has the sums of the first ranking, then those of the second.
+// blocks describes the blocks of consecutive keys that a selection ranks instead of single
+// keys. SparseD ranks the blocks of the generation a second time, by a softmax over its keys
+// alone. A row of sums has the sums of the first ranking, then those of the second.
 type blocks struct {
 	size int // keys in a block
 	all  int // blocks
@@ -41,8 +41,8 @@ func (c *call) topBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.D
 	if err != nil {
 		return err
 	}
-	// Blocks without a real key are not selected; but SparseD's published code, which
-	// ignores padding, lets them take part.
+	// Blocks without a real key are not selected, except by SparseD: its published code
+	// ignores padding.
 	quota, padding := sel.Keep, func(row int) int { return (h.n - h.keys[row]) / b.size }
 	if sel.Kind == exec.SelectSparseD {
 		quota, padding = sel.Quota, func(int) int { return 0 }

@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// call is one run of an operator, or the planning of one, which asks for its memory and
-// queues nothing. The same code does both, so that a plan has the memory that a run takes.
+// call is one run of an operator, or the planning of a run, which requests its memory and
+// queues nothing. The same code does both, so that a plan has exactly the memory of a run.
 type call struct {
 	*device
 	o         *deviceOp // nil for work outside of operators
@@ -33,13 +33,13 @@ type call struct {
 // mask. An embedding may have more, whose values it does not read.
 const maxInputs = 6
 
-// source is where a call's memory comes from.
+// source provides a call's memory.
 type source interface {
-	// take returns memory of a kind. key is that of what is kept or handed off.
+	// take returns memory of a kind. key identifies memory that is kept or handed off.
 	take(kind exec.Kind, key any, bytes int64, c exec.Class) (cu.DevicePtr, error)
 }
 
-// planning asks a plan for memory. Its addresses point nowhere, but differ from one another.
+// planning requests memory from a plan. Its addresses are distinct and must not be read.
 type planning struct{ run *exec.Run }
 
 // lastPlanned is the latest of the addresses that stand for planned memory.
@@ -65,7 +65,7 @@ func (p *planning) take(kind exec.Kind, key any, bytes int64, c exec.Class) (at 
 
 func plannedAddress() cu.DevicePtr { return cu.DevicePtr(lastPlanned.Add(memplan.Alignment)) }
 
-// planned returns the memory that was planned.
+// planned returns the planned memory.
 type planned struct {
 	device *device
 	plan   *exec.Plan // nil if the operator was planned alone
@@ -104,7 +104,7 @@ func (d *device) outside(f func(c *call) error) error {
 	return err
 }
 
-// isPlan reports whether the call asks for memory and runs nothing.
+// isPlan reports whether the call plans memory and runs nothing.
 func (c *call) isPlan() bool { _, ok := c.source.(*planning); return ok }
 
 // scratch returns memory for the time of the call.
@@ -122,22 +122,22 @@ func (c *call) handOff(key any, bytes int64, class exec.Class) (cu.DevicePtr, er
 	return c.source.take(exec.KindHandoff, key, bytes, class)
 }
 
-// drop ends the use of what was handed off.
+// drop ends the use of memory that was handed off.
 func (c *call) drop(key any) {
 	if p, ok := c.source.(*planning); ok {
 		p.run.Drop(key)
 	}
 }
 
-// adopt makes what was handed off the operator's result, if that is planned; otherwise it
-// is drop.
+// adopt makes memory that was handed off the operator's result, if the result is planned;
+// otherwise it is drop.
 func (c *call) adopt(key any) {
 	if p, ok := c.source.(*planning); ok {
 		p.run.Adopt(key)
 	}
 }
 
-// begin notes that a part of a layer's attention runs, and returns the step's mode.
+// begin starts a part of a layer's attention and returns the step's mode.
 func (c *call) begin(s *exec.State, part exec.Part) (exec.Mode, error) {
 	if c.isPlan() {
 		return c.mode, nil
@@ -193,8 +193,8 @@ func (c *call) as(dt tensor.Dtype, i int) (cu.DevicePtr, error) {
 	return to, c.convert(name, at, to, n)
 }
 
-// toBHND queues the copy of a value in the layout BNHD to the layout that its shape says, as
-// elements of a type.
+// toBHND queues the conversion of a value in the layout BNHD to the layout of its shape, BHND,
+// with elements of a type.
 func (c *call) toBHND(t *deviceTensor, to cu.DevicePtr, dt tensor.Dtype) error {
 	s := t.sh // merging undoes itself with heads for tokens and tokens for heads
 	return c.merge(t.at, t.dt, to, dt, s[0], s[2], s[1], s[3])
@@ -209,8 +209,8 @@ func (c *call) convert(name string, from, to cu.DevicePtr, n int) error {
 	return k.launchRows(1, n, address(from), address(to), integer(n))
 }
 
-// result returns the operator's result and where it goes: to the machine as float32, or to
-// the next operators in the operator's own type.
+// result returns the operator's result and its address: memory of the machine as float32, or
+// memory of the operators in the operator's own type.
 func (c *call) result(shape ...int) (v gorgonia.Value, at cu.DevicePtr, err error) {
 	if !c.o.Placement().PlannedResult() {
 		return c.machineResult(tensor.Float32, shape...)
@@ -283,8 +283,8 @@ func describe(v gorgonia.Value) string {
 	return fmt.Sprintf("a %T %v of %v", v, v.Shape(), v.Dtype())
 }
 
-// finish ends a run whose result is v. What goes to the machine must be there when it
-// returns: Gorgonia's own operators may run in another context.
+// finish ends a run whose result is v. It waits for a result in the machine's memory, because
+// Gorgonia's own operators may run in another context.
 func (c *call) finish(v gorgonia.Value) error {
 	if v == nil {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"gorgonia.org/cu"
 )
 
-// check is what a kernel may find wrong with its input. Asking at once would make the
-// host wait for the GPU in the middle of a step, so that is left to the next
-// operator whose result goes to the machine, which waits anyway.
+// check is an error that a kernel may find in its input. Reading it at once would make the
+// host wait for the GPU in the middle of a step, so the next operator whose result goes to the
+// machine reads it, because that operator waits anyway.
 type check struct {
 	o       *deviceOp
-	word    cu.DevicePtr // int32: 0, or 1 plus the position of what is wrong
+	word    cu.DevicePtr // int32: 0, or 1 plus the position of the error
 	explain func(position int) error
 }
 
@@ -41,7 +41,7 @@ func (c *call) checked() error {
 		}
 		switch {
 		case found == 0:
-		case ch.o == c.o: // whose name the error gets anyway
+		case ch.o == c.o: // the caller adds its name
 			return ch.explain(int(found) - 1)
 		default:
 			return fmt.Errorf("%v: %w", ch.o, ch.explain(int(found)-1))

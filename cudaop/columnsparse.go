@@ -94,7 +94,7 @@ func (r *columnSparseAttn) window(c *call) (gorgonia.Value, error) {
 // reuse attends to the columns of a table.
 func (r *columnSparseAttn) reuse(c *call, t table) (gorgonia.Value, error) {
 	p := r.p
-	p.Masked = false // padding is in no table
+	p.Masked = false // tables have no padding keys
 	h, err := c.selected(p)
 	if err != nil {
 		return nil, err

@@ -84,8 +84,8 @@ func selectedRows(t *testing.T, precision pulsecol.Precision, pattern pulsecol.P
 	}
 }
 
-// TestFixed: every step is on the table that was given, for some or all batch rows and
-// heads, without the keys that are padding in the step.
+// TestFixed: every step uses the given table, for some or all batch rows and heads, without
+// the keys that are padding in the step.
 func TestFixed(t *testing.T) { onBoth(t, testFixed) }
 
 func testFixed(t *testing.T) {

@@ -12,7 +12,7 @@ import "errors"
 var (
 	// ErrUnavailable is wrapped by the errors of Available.
 	ErrUnavailable = errors.New("CUDA is not available")
-	// ErrMemory: the GPU has too little memory. The machine may go on with less, or be
-	// closed and another one made.
+	// ErrMemory: the GPU has too little memory. The machine may continue with smaller graphs,
+	// or be closed and replaced.
 	ErrMemory = errors.New("out of GPU memory")
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// TestWithoutCUDA: a program without the CUDA operators says so, and keeps those
-// it has.
+// TestWithoutCUDA: in a program without the CUDA operators Available returns an error, and
+// Wrap returns the operator unchanged.
 func TestWithoutCUDA(t *testing.T) {
 	if cudaop.Compiled {
 		t.Skip("this program has the CUDA operators")

@@ -28,7 +28,7 @@ func (o *deviceOp) DeferLogits() func(rows int) lmhead.Logits {
 	return func(rows int) lmhead.Logits { return stepLogits{head.deferred, rows} }
 }
 
-// deferredLogits is what the logits of a step are computed from.
+// deferredLogits has the data from which the logits of a step are computed.
 type deferredLogits struct {
 	o      *deviceOp
 	weight []kernel.Projection // [vocab, features]
@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// run is the operator's: it keeps the rows x, and finds the memory for what comes after the
+// run is the operator's run: it keeps the rows x, and finds the memory for the time after the
 // step.
 func (l *deferredLogits) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value, error) {
 	bytes := int64(rows) * l.rowBytes()
@@ -94,7 +94,7 @@ func (l *deferredLogits) runOnGPU(f func(c *call) error) error {
 	}
 	err := l.device.runOnEngine(func() error {
 		c := &call{device: l.device, o: l.o, workspace: l.workspace}
-		// The operators' results never went to the machine, so their checks were not read.
+		// No operator's result went to the machine, so the checks have not been read.
 		return errors.Join(f(c), c.finish(nil), c.checked())
 	})
 	if err != nil {

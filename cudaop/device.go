@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/gorgonia/cuda"
 )
 
-// device is what the operators of one machine share on its GPU: loaded modules and
-// memory. Gorgonia gives every machine a CUDA context of its own, in which neither
+// device has the state that the operators of one machine share on its GPU: loaded modules
+// and memory. Gorgonia gives every machine a CUDA context of its own, in which neither
 // the memory nor the modules of another machine are valid.
 type device struct {
 	engine       *cuda.Engine
@@ -37,13 +37,13 @@ type device struct {
 	blas         blas
 	queue        *queue
 	matrices     uploads                // weights of projections
-	biases       uploads                // and what is added to them
-	vectors      map[*byte]cu.DevicePtr // other numbers, by where they lie on the host
+	biases       uploads                // of projections
+	vectors      map[*byte]cu.DevicePtr // other numbers, by their address on the host
 	staging      *staging               // of weights that are being loaded; nil at other times
 	pinned       bool                   // by pinThread
 }
 
-// errClosed: the machine was closed, and its context with it.
+// errClosed: the machine and its context were closed.
 var errClosed = errors.New("the machine is closed")
 
 // devices finds the device of an engine. An engine in it is not collected, so its
@@ -81,7 +81,7 @@ var planner = &device{queue: &queue{discard: true}}
 
 func (d *device) isPlanner() bool { return d == planner }
 
-// newDevice asks an engine what its GPU is.
+// newDevice reads the properties of an engine's GPU.
 func newDevice(engine *cuda.Engine) (*device, error) {
 	d := &device{
 		engine: engine, modules: map[string]cu.Module{}, kernels: map[string]*cudaKernel{}, typedKernels: map[typedKernel]*cudaKernel{},
@@ -158,7 +158,7 @@ func (d *device) runUnordered(f func() error) (err error) {
 		err = d.guarded(func() error {
 			return d.withContext(func() error { return errors.Join(d.queue.flush(), f(), d.queue.flush()) })
 		})
-		return nil // an error here would end the engine's goroutine, and Close would wait for it for ever
+		return nil // an error would end the engine's goroutine, and Close would wait for it for ever
 	})
 	return err
 }
@@ -202,10 +202,9 @@ var lifecycle sync.Mutex
 
 // NewTapeMachine is gorgonia.NewTapeMachine with errors for its panics, for several
 // machines at a time. Gorgonia makes a CUDA context current on one
-// thread and goes on on whichever Go picks, where another machine's context may be
-// current, or a destroyed one. Then it fails, and waits for ever for an engine that
-// has not started, or makes its cuBLAS handle in the other machine's context, and
-// crashes if that machine closes first.
+// thread and continues on any thread, where another machine's context may be current, or a
+// destroyed one. Then it fails and waits for ever for an engine that has not started, or makes
+// its cuBLAS handle in the other machine's context and crashes if that machine closes first.
 func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.VM, err error) {
 	lifecycle.Lock()
 	defer lifecycle.Unlock()
@@ -231,8 +230,8 @@ func NewTapeMachine(g *gorgonia.ExprGraph, opts ...gorgonia.VMOpt) (vm gorgonia.
 	return vm, nil
 }
 
-// pinThread makes the engine's thread its own: with its context, with a cuBLAS handle
-// in that, and never used by Go for something else.
+// pinThread reserves the engine's thread for the engine, with its context and a cuBLAS handle
+// in that. Go does not use the thread for anything else.
 func (d *device) pinThread() (err error) {
 	d.engine.Context().Do(func() error {
 		runtime.LockOSThread() // a second time: the thread ends with the engine's goroutine
@@ -262,11 +261,10 @@ func onOneThread(f func()) {
 	f()
 }
 
-// Close closes a machine of a graph with GPU operators: it frees what they hold on
-// the GPU, then closes the machine. Use it in place of the machine's own Close,
-// which leaves their memory to the driver and can wait for ever: Gorgonia closes a
-// copy of each engine, and if the engine is still starting, the copy's lock stays
-// locked. Machines of pulsecol close through it.
+// Close closes a machine of a graph with GPU operators: it frees their GPU memory, then closes
+// the machine. Use it instead of the machine's own Close, which does not free that memory and
+// can wait for ever: Gorgonia closes a copy of each engine, and if the engine is still
+// starting, the copy's lock stays locked. Machines of pulsecol close through it.
 func Close(vm gorgonia.VM) error {
 	lifecycle.Lock()
 	defer lifecycle.Unlock()
@@ -307,8 +305,8 @@ func shutDown(engine *cuda.Engine) error {
 	}
 }
 
-// release frees everything. It runs on the engine's thread. Counts that cannot be read
-// any more are no reason to keep anything.
+// release frees everything, on the engine's thread. It continues if counts cannot be read any
+// more.
 func (d *device) release() error {
 	for l := range d.layers {
 		_ = l.count()
@@ -327,7 +325,7 @@ func (d *device) release() error {
 			return fmt.Errorf("cudaop: unload %s: %w", name, err)
 		}
 	}
-	if d.pinned { // Gorgonia would close these in no context in particular
+	if d.pinned { // Gorgonia would close these in an arbitrary context
 		if err := errors.Join(d.engine.BLASContext().Close(), d.engine.CUDNNContext().Close()); err != nil {
 			return fmt.Errorf("cudaop: cuBLAS, cuDNN: %w", err)
 		}

@@ -27,8 +27,8 @@ func (o *deviceOp) Unwrap() exec.Operator { return o.Operator }
 // Precision returns what values between GPU operators are rounded to.
 func (o *deviceOp) Precision() op.Precision { return o.precision }
 
-// InferShape is that of the operator, and an error for sizes the GPU operators
-// cannot do.
+// InferShape is that of the operator, with an error for sizes that the GPU operators do not
+// support.
 func (o *deviceOp) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	s, err := o.Operator.InferShape(ds...)
 	if err != nil {
@@ -64,7 +64,7 @@ func (o *deviceOp) Do(...gorgonia.Value) (gorgonia.Value, error) {
 	return nil, fmt.Errorf("%v: %w: runs on the tape machine only", o, op.ErrNoMachine)
 }
 
-// DiffWRT claims every input, so that SymDiff is asked.
+// DiffWRT claims every input, so that SymDiff is called.
 func (o *deviceOp) DiffWRT(inputs int) []bool {
 	wrt := make([]bool, inputs)
 	for i := range wrt {
@@ -132,7 +132,7 @@ func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
 	return errors.Join(err, c.finish(*v))
 }
 
-// place finds the memory that the operator's run was planned to take.
+// place finds the memory that is planned for the operator's run.
 func (c *call) place() error {
 	at := c.o.Placement()
 	plan := at.Plan()
@@ -162,14 +162,14 @@ func (d *device) beginStep(number uint64, m exec.Mode) error {
 		return nil
 	}
 	d.step = number
-	d.checks = d.checks[:0] // of a step that has failed
+	d.checks = d.checks[:0] // may be left of a step that failed
 	return d.queue.restart(m)
 }
 
 // OnGPU is true: the operator takes memory of the GPU.
 func (o *deviceOp) OnGPU() bool { return true }
 
-// PlanMemory asks for the memory of one run, by going through it.
+// PlanMemory requests the memory of one run, by executing it as a plan.
 func (o *deviceOp) PlanMemory(r *exec.Run) error {
 	c := &call{device: planner, o: o, mode: r.Mode, source: &planning{run: r}}
 	for i := range r.Arity() {

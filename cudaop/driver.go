@@ -59,7 +59,7 @@ import (
 // launch it (kernels/README.md). All calls need the module's context.
 type cudaKernel struct {
 	queue        *queue
-	number       int // that the queue has for it
+	number       int // in the queue's list
 	name         string
 	fn           C.CUfunction
 	threads      int
@@ -70,7 +70,7 @@ type cudaKernel struct {
 	cluster      int // blocks in a cluster
 }
 
-// defaultShared is the dynamic shared memory a block may use without asking.
+// defaultShared is the dynamic shared memory that a block may use by default.
 const defaultShared = 48 << 10
 
 func (d *device) newKernel(m cu.Module, name string) (*cudaKernel, error) {
@@ -102,7 +102,7 @@ func (d *device) newKernel(m cu.Module, name string) (*cudaKernel, error) {
 	return k, nil
 }
 
-// allowShared lets fn use more dynamic shared memory than any kernel may.
+// allowShared raises fn's limit of dynamic shared memory above the default.
 func allowShared(fn C.CUfunction, bytes int) error {
 	if code := C.cuFuncSetAttribute(fn, C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)); code != C.CUDA_SUCCESS {
 		return fmt.Errorf("cudaop: CUDA error %d: a kernel may not have %d bytes of shared memory", int(code), bytes)
@@ -154,5 +154,5 @@ func (k *cudaKernel) launchRows(count, n int, args ...uint64) error {
 	return k.launch(k.items(count, n), args...)
 }
 
-// items is how many items of work n rows in each of count parts are.
+// items is the number of items of work for n rows in each of count parts.
 func (k *cudaKernel) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }

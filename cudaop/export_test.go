@@ -150,8 +150,8 @@ func LimitMemory(limit, claimed int64) (restore func()) {
 	return func() { allocate, memInfo = all, info }
 }
 
-// Replays counts, of all machines, the segments that queues know, those of them that are
-// graphs, and those that cannot be.
+// Replays counts the segments of the queues of all machines, those of them that are graphs, and
+// those that cannot be captured.
 func Replays() (known, graphs, never int) {
 	devices.Lock()
 	defer devices.Unlock()
@@ -201,7 +201,7 @@ func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 	return copied, err
 }
 
-// NeverCapture makes the segments that are known ones that cannot be captured.
+// NeverCapture marks all segments as impossible to capture.
 func NeverCapture() {
 	devices.Lock()
 	defer devices.Unlock()
@@ -212,7 +212,7 @@ func NeverCapture() {
 	}
 }
 
-// Unknown queues a command of a kind that there is not.
+// Unknown queues a command of a kind that does not exist.
 func Unknown(vm gorgonia.VM) error {
 	return inCall(vm, func(c *call) error {
 		c.queue.words = append(c.queue.words, 99)

@@ -304,7 +304,7 @@ func BenchmarkLaunch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/operator")
 }
 
-// TestIndices: ids and rows that are not there are errors that say which.
+// TestIndices: ids and rows out of range are errors that name them.
 func TestIndices(t *testing.T) {
 	needGPU(t)
 	w := must(op.NewWeightFloat32(10, 8, make([]float32, 80)))(t)

@@ -8,10 +8,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Operators read copies of the graph's inputs. To read what the machine has copied to the GPU
-// an operator goes through the engine's thread, which takes longer than to launch a kernel;
-// the operators' own copies are read like any other value. Rotations alone read the positions
-// twice in each block.
+// Operators read copies of the graph's inputs. To read an input in the machine's GPU memory an
+// operator has to wait for the engine's thread, which takes longer than launching a kernel.
+// The first reader in a step copies it; later ones read the copy like any other value. In
+// each block two rotations read the positions.
 
 // maxCopied bounds the bytes of an input that is copied: this much takes a GPU a few
 // microseconds.

@@ -59,7 +59,7 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 			return nil, err
 		}
 	}
-	return placeholder(), nil // ColumnSparseAttn finds the table at the layer
+	return placeholder(), nil // ColumnSparseAttn reads the layer's table
 }
 
 // rebuild copies the table that ScoreCollect has computed over the layer's. The address
@@ -79,8 +79,8 @@ func (r *groupTopK) rebuild(c *call) error {
 	return nil
 }
 
-// upload copies the table that was given to the GPU, if it is not there, without the
-// keys that are padding.
+// upload copies the user's table to the GPU, if it is not there, without the keys that are
+// padding.
 func (r *groupTopK) upload(c *call) error {
 	given, batch := r.spec.State.Given(), r.tableRows(c.in[len(c.in)-1].Shape())
 	pad, err := c.padding(r.spec.Attention, batch, given.Len)
@@ -103,8 +103,8 @@ func (r *groupTopK) upload(c *call) error {
 	return nil
 }
 
-// tableRows is how many batch rows a table that was given has on the GPU: with a padding
-// mask of the shape, one for each of the mask's.
+// tableRows is the number of batch rows of the user's table on the GPU: with a padding mask of
+// the shape, one for each of the mask's.
 func (r *groupTopK) tableRows(mask tensor.Shape) int {
 	if r.spec.Masked {
 		return mask[0]
@@ -112,8 +112,8 @@ func (r *groupTopK) tableRows(mask tensor.Shape) int {
 	return r.spec.State.Given().Batch
 }
 
-// withoutPadding returns the bits of a table for as many batch rows as keys has numbers
-// of real keys, which stand at the end.
+// withoutPadding returns the bits of a table for len(keys) batch rows. keys has the number of
+// real keys of each row, which are the last ones.
 func withoutPadding(t *exec.ColumnBits, keys []int) []uint32 {
 	size, w := len(t.Bits)/t.Batch, words(t.Len)
 	bits := make([]uint32, 0, size*len(keys))
@@ -136,8 +136,8 @@ func withoutPadding(t *exec.ColumnBits, keys []int) []uint32 {
 }
 
 // compare queues the count of the query-key pairs that a layer's next table keeps, and of
-// those of them that the table does not. Waiting for it would hold up the next layers;
-// layer.DensityAndChurn copies the counts on request.
+// those of them that the current table does not. Waiting for the counts would delay the next
+// layers, so layer.DensityAndChurn copies them on request.
 func (c *call) compare(l *layer) error {
 	k, err := c.kernel("columnpairs", "columnpairs")
 	if err != nil {

@@ -48,7 +48,7 @@ func testTopKTies(t *testing.T) {
 	}
 }
 
-// TestStats: what a refresh counts is what the columns say, whenever one asks.
+// TestStats: the counts of a refresh are those of its columns, at any time they are read.
 func TestStats(t *testing.T) {
 	needGPU(t)
 	layers := []*kernel.Operands{
@@ -101,7 +101,7 @@ func TestStats(t *testing.T) {
 		refresh()
 		check(1)
 		refresh()
-		refresh() // the one before is never asked about
+		refresh() // the counts of the previous one are never read
 		check(3)
 		check(3)
 		r.step(t) // a reuse

@@ -19,9 +19,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// limit is the largest relative error of a result of the given precision, whose
-// exact value is want: bfloat16's, or twice that of a plain loop in float32, and what
-// its exponential costs.
+// limit is the largest relative error of a result of the given precision, whose exact value is
+// want: bfloat16's, or twice that of a plain loop in float32 plus that of its exponential.
 func limit(p op.Precision, bfloat16 float64, plain []float32, want []float64) float64 {
 	if p == op.Float32 {
 		return 2*tol.RelL2(plain, want) + 1e-6
@@ -36,8 +35,7 @@ func needGPU(t testing.TB) {
 	}
 }
 
-// onBoth runs a test with the kernels that the GPU gets, and with those for any
-// GPU, from PTX.
+// onBoth runs a test with the GPU's own kernels, and with those for any GPU, from PTX.
 func onBoth(t *testing.T, f func(t *testing.T)) {
 	needGPU(t)
 	t.Run("own", f)
@@ -85,7 +83,7 @@ func input(g *gorgonia.ExprGraph, name string, data any, shape ...int) *gorgonia
 	return gorgonia.NewTensor(g, value.Dtype(), len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name), gorgonia.WithValue(value))
 }
 
-// inputs adds q, k and v to a graph, which knows them by a name for the layer.
+// inputs adds q, k and v to a graph, with names of the layer.
 func inputs(g *gorgonia.ExprGraph, layer string, a *kernel.Operands) (q, k, v *gorgonia.Node) {
 	q = input(g, layer+".q", slices.Clone(a.Q), a.Batch, a.Heads, a.Len, a.HeadDim)
 	k = input(g, layer+".k", slices.Clone(a.K), a.Batch, a.KVHeads, a.Len, a.HeadDim)
@@ -136,7 +134,7 @@ func run(t testing.TB, vm gorgonia.VM) {
 	}
 }
 
-// rounded is a value as operators of a precision pass it on.
+// rounded is a value rounded as between operators of a precision.
 func rounded(p pulsecol.Precision, x float32) float32 {
 	if p == pulsecol.BFloat16 {
 		return bf16.ToFloat32(bf16.FromFloat32(x))

@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// layer is what the operators of one attention layer keep on the GPU.
+// layer is the state of one attention layer's operators on the GPU.
 type layer struct {
 	device          *device
 	state           *exec.State
@@ -22,17 +22,17 @@ type layer struct {
 	fresh           cu.DevicePtr // the next one, from ScoreCollect to GroupTopK
 	out             cu.DevicePtr // full attention's output, from ScoreCollect to ColumnSparseAttn
 
-	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of them those that the one before did not
+	pairs  cu.DevicePtr // counts of query-key pairs: those that the table keeps, and of these those that the previous table did not
 	counts [2]int64     // the same on the host
 	unread bool         // the GPU has counted since
 
-	keys []int // real keys of each batch row for which bits hold a table that was given; nil if they do not
+	keys []int // real keys of each batch row if bits hold the user's table for them, else nil
 }
 
 // pairsBytes is the size of a layer's counts.
 const pairsBytes = 16
 
-// The keys of what a layer keeps and hands over.
+// The keys of memory that a layer keeps or hands off.
 type (
 	tableKey struct{ s *exec.State } // the column table
 	pairsKey struct{ s *exec.State } // its counts
@@ -40,8 +40,8 @@ type (
 	outKey   struct{ s *exec.State } // full attention's output, from ScoreCollect to ColumnSparseAttn
 )
 
-// layer returns what the operators of the layer that s belongs to keep, new if there is
-// nothing on this device and of this shape.
+// layer returns the state on this device of the layer that s belongs to. It makes a new one if
+// there is none for this device and shape.
 func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) {
 	l := &layer{device: c.device, state: s, batch: batch, heads: heads, n: n, group: group}
 	var err error
@@ -55,7 +55,7 @@ func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) 
 		if have.device == c.device && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
 			return have, nil
 		}
-		if have.device == c.device { // which is busy with this call: DensityAndChurn would wait for ever
+		if have.device == c.device { // locked by this call: DensityAndChurn would wait for ever
 			if err := have.count(); err != nil {
 				return nil, err
 			}
@@ -86,9 +86,9 @@ func (l *layer) Columns() (exec.ColumnBits, error) {
 	return b, nil
 }
 
-// DensityAndChurn implements op.Memory.
+// DensityAndChurn implements exec.DeviceState.
 func (l *layer) DensityAndChurn() (density, churn float64, err error) {
-	if l.unread { // never once the machine is closed
+	if l.unread { // false after the machine is closed
 		if err := l.device.runUnordered(l.count); err != nil {
 			return 0, 0, err
 		}
@@ -113,10 +113,10 @@ func (l *layer) count() error {
 	return nil
 }
 
-// Drop forgets what a failed step has left.
+// Drop drops the data of a failed step.
 func (l *layer) Drop() { l.fresh, l.out = 0, 0 }
 
-// Free gives back what no graph's plan holds.
+// Free frees the memory that belongs to no graph's plan.
 func (l *layer) Free() error {
 	l.Drop()
 	err := l.device.runUnordered(func() error {
@@ -127,7 +127,7 @@ func (l *layer) Free() error {
 		}
 		return err
 	})
-	if errors.Is(err, errClosed) { // and all memory gone with the device
+	if errors.Is(err, errClosed) { // the device has freed all memory
 		return nil
 	}
 	return err

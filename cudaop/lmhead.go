@@ -13,8 +13,8 @@ func init() {
 	register(func(s exec.LMHead) (implementation, error) { return &lmHead{weight: single(s.Weight)}, nil })
 }
 
-// lmHead runs op.NewLMHead. Rows that are not selected cost as much as others, so
-// that the product is one.
+// lmHead runs op.NewLMHead. It computes rows that are not selected too, so that there is one
+// product.
 type lmHead struct {
 	weight   []kernel.Projection
 	deferred *deferredLogits // nil: the logits are computed in the step

@@ -19,7 +19,7 @@ type weighted interface {
 	weights() ([]kernel.Projection, []byte)
 }
 
-// weights are what one operator reads that does not change.
+// weights are the constant data of one operator.
 type weights struct {
 	parts  []kernel.Projection
 	vector []byte // nil if there are parts
@@ -39,7 +39,7 @@ func (w *weights) bytes() int64 {
 	return n
 }
 
-// load copies them to the GPU, if they are not there.
+// load copies them to the GPU, if they are not there yet.
 func (w *weights) load(d *device) error {
 	if w.parts == nil {
 		_, err := d.vector(w.vector)
@@ -85,10 +85,10 @@ func weightsOf(order gorgonia.Nodes) (all []weights) {
 	return all
 }
 
-// Load copies the weights of a graph's operators to the GPU of its machine, which
-// otherwise the first step does. report, if not nil, is called before and after each
-// tensor with the bytes that are there and the total. Once ctx is done Load returns its
-// error; what is there stays.
+// Load copies the weights of a graph's operators to the GPU of its machine. Without Load the
+// first step copies them. report, if not nil, is called before and after each tensor with the
+// bytes copied so far and the total. When ctx is done Load returns its error, and keeps the
+// copied weights.
 func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report func(done, total int64)) (err error) {
 	m, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {

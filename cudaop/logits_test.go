@@ -26,8 +26,8 @@ func same(a, b lmhead.Choice) bool {
 		(a.InvalidLogit == b.InvalidLogit || a.InvalidLogit != a.InvalidLogit && b.InvalidLogit != b.InvalidLogit)
 }
 
-// TestApplyRule: what the GPU makes of a row of logits is what the rule says, to the
-// last bit.
+// TestApplyRule: the GPU's choice for a row of logits is that of sampler.ApplyRule, to the last
+// bit.
 func TestApplyRule(t *testing.T) { onBoth(t, testApplyRule) }
 
 func testApplyRule(t *testing.T) {
@@ -86,8 +86,8 @@ func testApplyRule(t *testing.T) {
 	}
 }
 
-// TestDeferLogits: logits that are asked for after a step are those of the operator,
-// and choices are made of them, in one part and in several.
+// TestDeferLogits: logits that are requested after a step are those of the operator, and so
+// are the choices, in one chunk and in several.
 func TestDeferLogits(t *testing.T) {
 	needGPU(t)
 	const n, features, vocab, batch = 9, 64, 1031, 2
@@ -164,8 +164,8 @@ func TestDeferLogits(t *testing.T) {
 	}
 }
 
-// TestLogitsShapes: while fewer and fewer rows are selected, the products of few shapes
-// serve them all, since each shape may cost cuBLASLt the loading of a kernel.
+// TestLogitsShapes: while the number of selected rows falls, products have few different
+// shapes, because cuBLASLt may have to load a kernel for each shape.
 func TestLogitsShapes(t *testing.T) {
 	needGPU(t)
 	const rows, features, vocab = 200, 16, 37
@@ -203,7 +203,7 @@ func TestLogitsShapes(t *testing.T) {
 	}
 }
 
-// TestDeferLogitsErrors: of rows that are not there, and of a machine that is closed.
+// TestDeferLogitsErrors: rows out of range, and a closed machine.
 func TestDeferLogitsErrors(t *testing.T) {
 	needGPU(t)
 	g := gorgonia.NewGraph()

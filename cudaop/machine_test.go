@@ -21,8 +21,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestMemory: after a thousand steps with ten refreshes a machine holds what it
-// held after ten.
+// TestMemory: after a thousand steps with ten refreshes a machine holds as much memory as after
+// ten steps.
 func TestMemory(t *testing.T) {
 	needGPU(t)
 	a := operands(5, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 256, HeadDim: 64})
@@ -96,8 +96,8 @@ func product(x, w []float32, n, d int) []float32 {
 	return y
 }
 
-// TestClose: machines close at once, used or not, as often as one likes, and leave
-// nothing on the GPU.
+// TestClose: machines, used or not, can be closed concurrently and repeatedly, and leave no
+// memory on the GPU.
 func TestClose(t *testing.T) {
 	needGPU(t)
 	a := operands(7, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 40, HeadDim: 64})
@@ -119,8 +119,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestDevice: with a GPU, Auto takes it for what it can do, and the precision left open
-// is its own.
+// TestDevice: with a GPU, Auto selects it for attention that it supports, and AutoPrecision is
+// the GPU's.
 func TestDevice(t *testing.T) {
 	needGPU(t)
 	for _, c := range []struct {
@@ -145,8 +145,8 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestErrors: what the GPU operators cannot do is an error that says so, where the
-// graph is built if it can be.
+// TestErrors: an unsupported operation is an error that names it, if possible when the graph is
+// built.
 func TestErrors(t *testing.T) {
 	needGPU(t)
 	for what, p := range map[string]op.AttentionParams{

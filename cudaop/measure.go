@@ -50,8 +50,8 @@ func measure(o gpu.MeasureOptions, report func(gpu.Measurement) error) (err erro
 	return nil
 }
 
-// measureLength measures all that the options ask for at one length. It runs on the
-// engine's thread.
+// measureLength makes the measurements of the options at one length. It runs on the engine's
+// thread.
 func (d *device) measureLength(o gpu.MeasureOptions, n, dim int, report func(gpu.Measurement) error) error {
 	return d.outside(func(c *call) error { return c.measure(o, n, dim, report) })
 }

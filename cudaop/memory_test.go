@@ -18,7 +18,7 @@ import (
 	"github.com/pulsecol/pulsecol/models/llada"
 )
 
-// TestPlanMemory: the operators hold what was predicted of them.
+// TestPlanMemory: the operators hold the predicted memory.
 func TestPlanMemory(t *testing.T) {
 	needGPU(t)
 	l := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
@@ -58,7 +58,7 @@ func TestPlanMemory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				mask := int64(0) // of shorter prompts, of which a prediction does not know
+				mask := int64(0) // of shorter prompts, which a prediction does not include
 				if c.batch > 1 {
 					mask = 32 << 10
 				}
@@ -96,9 +96,9 @@ func everyKey(n int) pulsecol.Pattern {
 	return pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{table}}
 }
 
-// TestTooLarge: a generation that cannot fit is refused before anything is loaded, one whose
-// memory is not there fails as early, one that runs out of memory while weights are loaded
-// fails, and each leaves a process in which another generation answers as ever.
+// TestTooLarge: a generation that cannot fit is refused before anything is loaded, one without
+// enough free memory fails as early, and one may run out of memory while weights are loaded.
+// After each, another generation in the process gives the usual answer.
 func TestTooLarge(t *testing.T) {
 	needGPU(t)
 	m := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
@@ -148,7 +148,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestLoad: loading tells how far it is, and stops with its context.
+// TestLoad: loading reports progress, and stops with its context.
 func TestLoad(t *testing.T) {
 	needGPU(t)
 	m := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)

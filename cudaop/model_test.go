@@ -23,8 +23,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// TestModels: the small models, every operator on the GPU, answer as they do on the
-// CPU. Their values are bfloat16 there, so this holds for answers they are sure of.
+// TestModels: the small models give the same answers on the GPU as on the CPU. Values on the
+// GPU are bfloat16, so the test uses answers of high confidence.
 func TestModels(t *testing.T) {
 	needGPU(t)
 	prompts := []string{"Q: Please reverse the list 66 50 47 62.\nA:"}

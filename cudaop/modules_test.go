@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestModulesAreCurrent: the committed modules were built from the kernels as they
-// are, all of them, with the script as it is. kernels/build.sh makes it so.
+// TestModulesAreCurrent: the committed modules were built from the current kernels with the
+// current script, kernels/build.sh.
 func TestModulesAreCurrent(t *testing.T) {
 	text, err := os.ReadFile("modules/manifest.json")
 	if err != nil {

@@ -4,14 +4,14 @@ import "fmt"
 
 // Need is the GPU memory that a graph takes, in bytes.
 type Need struct {
-	Weights     int64 // as they lie on the GPU
-	Columns     int64 // the column tables of all layers with what is counted of them, and one that is being made
+	Weights     int64 // in their type on the GPU
+	Columns     int64 // the column tables of all layers with their counts, and one that is being made
 	Scores      int64 // of a refresh, in one layer
-	Activations int64 // all else of the operators: values between them, and what they take while they run
+	Activations int64 // other memory of the operators: values between them, and scratch
 	Machine     int64 // Gorgonia's own: the graph's inputs and results
 }
 
-// Held is what the operators hold in the end: all but Gorgonia's part.
+// Held is the memory of the operators: all but Gorgonia's part.
 func (n Need) Held() int64 { return n.Weights + n.Columns + n.Scores + n.Activations }
 
 // Total is the sum of the parts.

@@ -10,8 +10,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// driverReserve is left to the driver and to libraries when a graph is held against the
-// memory that is free: modules take some, and kernels that spill.
+// driverReserve is free memory that is left to the driver and libraries when a graph is checked
+// against the free memory: modules take some, and kernels that spill registers.
 const driverReserve = 256 << 20
 
 // Reserve takes the memory of a graph's operators on the GPU of its machine, but for their

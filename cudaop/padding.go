@@ -14,7 +14,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// padding is what attention knows of a padding mask [batch,n].
+// padding describes a padding mask [batch,n] for attention.
 type padding struct {
 	start cu.DevicePtr // first key of each batch row that is not padding; 0 without padding
 	keys  []int        // real keys of each batch row
@@ -63,8 +63,8 @@ func (c *call) padding(p exec.Attention, batch, n int) (padding, error) {
 // paddingBytes is the size of a mask's starts and counts on the GPU.
 func paddingBytes(batch int) int64 { return 8 * int64(batch) }
 
-// readMask computes the starts and counts of a mask to an address, for the kernels, and
-// copies them to the host. Padding that is not in front is an error: kernels take none.
+// readMask computes the starts and counts of a mask to an address, for the kernels, and copies
+// them to the host. Padding after a real key is an error: kernels support left padding only.
 func (c *call) readMask(at cu.DevicePtr, batch, n int) (padding, error) {
 	mask, err := c.at(len(c.in)-1, tensor.Float32)
 	if err != nil {

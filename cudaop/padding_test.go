@@ -13,8 +13,8 @@ import (
 	"github.com/pulsecol/pulsecol/op"
 )
 
-// TestPadding: layers have padding where the masks of this step say, one mask for
-// several layers or not.
+// TestPadding: the padding of layers is that of the step's masks, with one mask for several
+// layers and with a mask for each.
 func TestPadding(t *testing.T) {
 	needGPU(t)
 	const group, sparsity = 16, 0.6

@@ -5,7 +5,7 @@ package cudaop
 /*
 #include <cuda.h>
 
-// begin makes what is queued on a stream, which it makes first, nodes of a graph instead.
+// begin creates a stream and starts to capture its work as nodes of a graph.
 static CUresult begin(CUstream *stream) {
 	if (*stream == NULL) {
 		CUresult code = cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
@@ -64,10 +64,10 @@ type segment struct {
 	index int
 }
 
-// replay is what a segment was when it came last.
+// replay has the commands of a segment in its latest step.
 type replay struct {
 	words   []uint64
-	program C.CUgraphExec // nil until it comes a second time
+	program C.CUgraphExec // nil until the commands are the same in a second step
 	never   bool          // it cannot be captured
 }
 
@@ -85,7 +85,8 @@ const (
 	maxBuffered   = 128
 	// leastReplayed commands are worth a graph.
 	leastReplayed = 4
-	// mostSegments of a step are remembered, far more than the ten or so of a model.
+	// mostSegments is the number of segments of a step that are kept, far more than the ten or so
+	// of a model.
 	mostSegments = 1024
 )
 
@@ -163,7 +164,7 @@ func (q *queue) flush() error {
 	if r.program == nil && !r.never {
 		r.never = q.capture(r) != nil
 	}
-	// A graph that cannot be launched, for want of memory for one, runs as its commands.
+	// If a graph cannot be launched, for lack of memory, its commands run one by one.
 	if r.never || C.cuGraphLaunch(r.program, nil) != C.CUDA_SUCCESS {
 		return q.run(nil)
 	}
@@ -192,8 +193,8 @@ func (r *replay) drop() error {
 	return nil
 }
 
-// Flush submits the commands that the operators of a machine have buffered, so that they
-// are queued when a step ends, and their errors are the step's.
+// Flush submits the buffered commands of a machine's operators, so that they are queued when a
+// step ends and their errors are errors of the step.
 func Flush(vm gorgonia.VM) error {
 	m, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {

@@ -19,9 +19,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fills returns a machine, a function that makes n values which were never there, and one
-// that fills memory with values on the machine's GPU and counts the segments that
-// the queue knows, and those that are graphs.
+// fills returns a machine, a function that makes n new values, and one that fills memory on the
+// machine's GPU with values and counts the queue's segments and those of them that are graphs.
 func fills(t *testing.T) (vm gorgonia.VM, values func(n int) []uint32, fill func(v []uint32) (known, graphs int)) {
 	t.Helper()
 	g := gorgonia.NewGraph()
@@ -105,8 +104,7 @@ func TestChangedSegment(t *testing.T) {
 	}
 }
 
-// TestStepFlushes: nothing is held back when a step has ended, so that its errors are
-// the step's.
+// TestStepFlushes: no command stays buffered after a step, so that errors are those of the step.
 func TestStepFlushes(t *testing.T) {
 	needGPU(t)
 	l := must(llada.OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)

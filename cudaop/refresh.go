@@ -8,9 +8,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// scoreBytes bounds the scores that exist at a time, but for those of one head. All
-// scores of a long sequence would take more memory than the model. This many are
-// plenty of work for any GPU.
+// scoreBytes bounds the scores in memory at a time, unless one head has more. All scores of a
+// long sequence would take more memory than the model. The bound is enough work for any GPU.
 var scoreBytes int64 = 1 << 30
 
 // refresh queues full attention to out and, from its scores, the selection of a column
@@ -60,8 +59,8 @@ type part struct {
 	before int // heads before these, over all batch rows
 }
 
-// scoresInParts queues the scores of a layer, part by part, and calls use when those
-// of a part are queued. scoreForm has the layout of the rows.
+// scoresInParts queues the scores of a layer, part by part, and calls use after each part.
+// scoreForm has the layout of the rows.
 func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p part, scores cu.DevicePtr, pitch, kind int) error) error {
 	pitch, kind, size := c.o.scoreForm(h.n)
 	head := int64(groups(h.n, group)) * int64(pitch) * size
@@ -118,9 +117,8 @@ func (h *heads) slice(row, head, count int) *heads {
 	return &s
 }
 
-// scoreForm is how rows of n scores lie: the distance from one to the next in
-// elements, and the elements' type and size. For inputs rounded to 8 bits
-// scores within 0.07 % suffice.
+// scoreForm is the layout of rows of n scores: the distance between rows in elements, and the
+// elements' type and size. For inputs rounded to 8 bits scores within 0.07 % suffice.
 func (o *deviceOp) scoreForm(n int) (pitch, kind int, size int64) {
 	if o.dtype() == tensor.Float32 {
 		return scorePitch(n), scoresFloat, 4

@@ -14,11 +14,11 @@ import (
 
 // implementation is the CUDA half of an operator.
 type implementation interface {
-	// shape checks what the operator's own InferShape lets pass and the kernels do not take.
+	// shape returns an error for shapes that the operator accepts and the kernels do not support.
 	shape(in []tensor.Shape) error
 	// ownsResult reports whether the result never belongs to the machine.
 	ownsResult() bool
-	// run queues the work, or asks for its memory. It runs in the device's context.
+	// run queues the work, or plans its memory. It runs in the device's context.
 	run(c *call) (gorgonia.Value, error)
 }
 

@@ -95,7 +95,7 @@ func (r *rig) table(t testing.TB, layer int) *kernel.Table {
 	return &kernel.Table{Bits: c.Bits, Group: c.Group, Reach: -1}
 }
 
-// real drops the output of padding queries, which means nothing.
+// real drops the output of padding queries, which is undefined.
 func real[F tol.Float](a *kernel.Operands, y []F) []F {
 	if a.Valid == nil {
 		return y

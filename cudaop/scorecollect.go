@@ -16,9 +16,9 @@ func init() {
 	})
 }
 
-// scoreCollect runs op.NewScoreCollect. In a controller's layer it does GroupTopK's work as
-// well, as soon as it has some of the scores: all of them are never in memory. It hands full
-// attention's output and the next column table to the operators that follow.
+// scoreCollect runs op.NewScoreCollect. In a controller's layer it does GroupTopK's work too,
+// for some heads at a time, so that all scores are never in memory together. It hands full
+// attention's output and the next column table to the next operators.
 type scoreCollect struct{ p exec.Attention }
 
 func (r *scoreCollect) shape(in []tensor.Shape) error { return checkAttention(in) }

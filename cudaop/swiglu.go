@@ -28,8 +28,8 @@ const maxGateUp = 512 << 20
 
 func (r *swiGLU) weights() ([]kernel.Projection, []byte) { return r.parts, nil }
 
-// chunk is how many of n tokens are computed at a time, and the bytes of gate and up of
-// one token, whose elements have the given size.
+// chunk returns the number of tokens of n that are computed at a time, and the bytes of gate
+// and up of one token, whose elements have the given size.
 func (r *swiGLU) chunk(n int, size int64) (tokens int, row int64) {
 	row = int64(outputs(r.parts)) * size
 	chunks := max(1, int((int64(n)*row+maxGateUp-1)/maxGateUp))

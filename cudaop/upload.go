@@ -23,7 +23,7 @@ import (
 // reads one while the processor fills the other. It reads files that are mapped at
 // the speed of the disk or of the bus, whichever is slower.
 type staging struct {
-	ctx     context.Context // stops it
+	ctx     context.Context // cancels it
 	buffers [2][]byte
 	read    [2]cu.Event // the GPU has read the buffer
 	next    int         // buffer to fill
@@ -91,13 +91,13 @@ func (s *staging) copy(to cu.DevicePtr, from []byte) error {
 	return nil
 }
 
-// copyWide is copy by several threads, which one alone would slow the bus down.
+// copyWide is copy by several threads, because one thread is slower than the bus.
 func copyWide(to, from []byte) error {
 	return inParts(len(to), 4, func(at, end int) { copy(to[at:end], from[at:end]) })
 }
 
-// inParts calls f for parts of 0 to n-1, at most so many, each on a goroutine of its
-// own. f may read mapped weights; the error is that of a file that cannot be read.
+// inParts calls f for at most most ranges of 0 to n-1, each on a goroutine of its own. f may
+// read mapped weights; the error is that of a file that cannot be read.
 func inParts(n, most int, f func(from, to int)) error {
 	part := (n + most - 1) / most
 	errs := make([]error, most)

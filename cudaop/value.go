@@ -26,7 +26,7 @@ func (o *deviceOp) dtype() tensor.Dtype {
 	return bfloat16Dtype
 }
 
-// elementType is the number that the kernels know a type of elements by.
+// elementType is the number of an element type in the kernels.
 func elementType(dt tensor.Dtype) uint64 {
 	if dt == tensor.Float32 {
 		return 1
@@ -35,7 +35,7 @@ func elementType(dt tensor.Dtype) uint64 {
 }
 
 // deviceTensor is a value in the operators' own GPU memory. The machine passes it from one
-// operator to the next and knows nothing of its memory.
+// operator to the next and does not access its memory.
 type deviceTensor struct {
 	at   cu.DevicePtr
 	sh   tensor.Shape

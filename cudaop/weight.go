@@ -23,7 +23,7 @@ type uploaded struct {
 	at cu.DevicePtr
 }
 
-// uploads are found by where the first weight lies on the host.
+// uploads are indexed by the host address of the first weight.
 type uploads map[*byte][]uploaded
 
 func (u uploads) find(p []kernel.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {

@@ -19,7 +19,7 @@ const minCapability = 80
 
 // Available returns nil if operators can run on the first GPU, the one that
 // Gorgonia uses, and otherwise an error that wraps ErrUnavailable and says why not.
-// Without a working driver a program with the cuda tag does not get this far:
+// Without a working driver a program with the cuda tag does not reach Available:
 // gorgonia.org/cu ends it at its start, with a message.
 func Available() error {
 	n, err := cu.NumDevices()
@@ -49,7 +49,7 @@ func Available() error {
 // and sums in float32. Between such operators that a Workspace has planned, values stay on
 // the GPU in that form.
 //
-// The error wraps op.ErrValue and says what GPUs do not support: Int16, and outside a
+// The error wraps op.ErrValue and names an unsupported parameter: Int16, and outside a
 // controller's layer padding masks and selections other than single columns.
 func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	switch p {

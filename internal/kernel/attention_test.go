@@ -148,7 +148,8 @@ func TestAttention(t *testing.T) {
 }
 
 // TestQueryRange checks that the queries of a range get the bits that they get
-// among all others, at every instruction set and precision, and that far ones are left alone.
+// among all others, at every instruction set and precision, and that results far from the
+// range do not change.
 func TestQueryRange(t *testing.T) {
 	const far = 512 // queries, as many as the largest tile has
 	long := attncase.Case{Name: "several tiles", Shape: kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, Group: 32}
