@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"golang.org/x/term"
@@ -34,16 +36,38 @@ func newMessageReader(std stdio) (in messageReader, interactive bool) {
 		if err != nil {
 			return nil, err
 		}
+		restore := untilEnded(screen, func() {
+			editor.SetBracketedPasteMode(false)
+			_ = term.Restore(int(file.Fd()), state) // there is no other way to restore it
+		})
 		if width, height, err := term.GetSize(int(screen.Fd())); err == nil && width > 0 {
 			_ = editor.SetSize(width, height) // affects only where lines wrap
 		}
 		editor.SetBracketedPasteMode(true)
-		return func() {
-			editor.SetBracketedPasteMode(false)
-			_ = term.Restore(int(file.Fd()), state) // there is no other way to restore it
-		}, nil
+		return restore, nil
 	}
 	return &editedReader{editor, raw}, true
+}
+
+// untilEnded returns restore for a command that goes on. A signal that ends it calls
+// restore as well: a shell could not use the terminal that it leaves otherwise.
+func untilEnded(screen io.Writer, restore func()) func() {
+	ends, over := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(ends, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		select {
+		case <-over:
+		case <-ends:
+			restore()
+			fmt.Fprintln(screen) // after the prompt
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return func() {
+		restore()
+		signal.Stop(ends)
+		close(over)
+	}
 }
 
 // Prompts of a message and of its other lines.

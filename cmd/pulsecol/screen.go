@@ -56,10 +56,10 @@ func (s *screen) takeWhole() {
 		return
 	}
 	s.whole = make(chan struct{})
-	io.WriteString(s.terminal, takeTerminal)
 	interrupts, sizes := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	notifyResize(sizes)
+	io.WriteString(s.terminal, takeTerminal)
 	go func() {
 		defer signal.Stop(interrupts)
 		defer signal.Stop(sizes)
@@ -69,10 +69,10 @@ func (s *screen) takeWhole() {
 				return
 			case <-sizes:
 				s.draw()
-			case <-interrupts:
+			case sig := <-interrupts:
 				// untilInterrupted handles the first one. The second one ends the process, which
-				// has to release the terminal before.
-				if n++; n == 2 {
+				// has to release the terminal before, and so does SIGHUP.
+				if n++; n == 2 || sig == syscall.SIGHUP {
 					io.WriteString(s.terminal, leaveTerminal)
 					os.Exit(exitInterrupted)
 				}
