@@ -40,8 +40,11 @@ type command struct {
 	env    []string // in addition
 	stdin  io.Reader
 	stdout *os.File // nil: it is kept
+	stderr *os.File // nil: it is kept
 	ulimit string   // more limits, as the shell sets them
 	note   string   // of failures: what else repeats it
+
+	session bool // stdin is the terminal of a session of its own
 }
 
 func pulsecol(args ...string) command { return command{args: args} }
@@ -70,7 +73,7 @@ type process struct {
 	out, err bytes.Buffer
 }
 
-// start starts a command in a group of its own, under limits of memory and time.
+// start starts a command under limits of memory and time.
 func (c command) start(t *testing.T) *process {
 	t.Helper()
 	p := &process{command: c}
@@ -81,6 +84,12 @@ func (c command) start(t *testing.T) *process {
 	p.Cmd.Env = append(os.Environ(), c.env...)
 	if p.Cmd.Stdout = &p.out; c.stdout != nil {
 		p.Cmd.Stdout = c.stdout
+	}
+	if c.stderr != nil {
+		p.Cmd.Stderr = c.stderr
+	}
+	if c.session {
+		p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
 	p.Cmd.WaitDelay = time.Second // of a reader of stdin that never ends
 	if err := p.Cmd.Start(); err != nil {
@@ -172,4 +181,11 @@ func shortened(text string) string {
 		return text[:most] + "..."
 	}
 	return text
+}
+
+// runs reports whether a process has not ended.
+func (p *process) runs() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && p.ctx.Err() == nil && !strings.HasPrefix(state, "Z")
 }

@@ -137,3 +137,9 @@ func tree(t *testing.T, path string) map[string]string {
 	}
 	return files
 }
+
+// orEmpty returns the content of a file, or "" if there is none.
+func orEmpty(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}

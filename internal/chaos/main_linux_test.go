@@ -3,6 +3,7 @@ package chaos
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -30,6 +31,10 @@ func buildAndRun(m *testing.M) int {
 		fmt.Println("the trials of a built command do not run with -short")
 		return 0
 	}
+	if err := seeSources(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "pulsecol-chaos-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -45,6 +50,21 @@ func buildAndRun(m *testing.M) int {
 	status := m.Run()
 	trials.print()
 	return status
+}
+
+// seeSources looks at every folder of the module. The go command repeats an earlier
+// result of a test unless a file has changed that the test has seen itself; those that
+// a compiler reads do not count.
+func seeSources() error {
+	return filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == ".git" {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return err
+	})
 }
 
 // trials counts what was tried.
