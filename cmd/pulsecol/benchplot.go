@@ -43,7 +43,11 @@ func (c *benchPlotCmd) Run(std stdio) error {
 	if err := outfile.CheckDir(c.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", c.Out, err)
 	}
-	pictures := map[string]*chart.Chart{}
+	type picture struct {
+		*chart.Chart
+		of string // the flag and its file
+	}
+	pictures := map[string]picture{}
 	if c.Kernels != nil {
 		rows, err := readRows[kernelRow](*c.Kernels)
 		if err != nil {
@@ -53,7 +57,7 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		if len(kernels.Lines) == 0 {
 			return fmt.Errorf("--kernels: %s has no times of attention with heads of 128", *c.Kernels)
 		}
-		pictures["kernels.png"] = kernels
+		pictures["kernels.png"] = picture{kernels, "--kernels " + *c.Kernels}
 	}
 	if c.E2E != nil {
 		rows, err := readRows[timedRow](*c.E2E)
@@ -73,13 +77,16 @@ func (c *benchPlotCmd) Run(std stdio) error {
 			return fmt.Errorf("--e2e: %s has no rows of bench/e2e.py to compare those of %s with", *c.E2E, ours)
 		}
 		for _, shape := range names {
-			pictures[fmt.Sprintf("generation-%s.png", shape)] = generationChart(rows, shape, c.Steps)
+			if strings.ContainsAny(shape, `/\\`) { // it becomes part of a file's name
+				return fmt.Errorf("--e2e: %s has the shape %q, want a name without / and \\", *c.E2E, shape)
+			}
+			pictures[fmt.Sprintf("generation-%s.png", shape)] = picture{generationChart(rows, shape, c.Steps), "--e2e " + *c.E2E}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pictures)) {
 		file := filepath.Join(c.Out, name)
 		if err := pictures[name].WriteFile(file); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", pictures[name].of, err)
 		}
 		fmt.Fprintln(std.out, file)
 	}

@@ -103,6 +103,9 @@ func (c *Chart) WriteFile(file string) error {
 
 	var at []float64 // where there are points
 	for _, l := range c.Lines {
+		if err := c.check(&l); err != nil {
+			return err
+		}
 		legendWidth = max(legendWidth, legend.ThumbnailWidth+legend.TextStyle.Width("  "+l.Label))
 		if err := l.add(p, &legend); err != nil {
 			return err
@@ -125,6 +128,23 @@ func (c *Chart) WriteFile(file string) error {
 		p.X.Min, p.X.Max = from-2, to+2
 	}
 	return save(file, p, &legend, legendWidth)
+}
+
+// Numbers of a chart. Axes of larger ones have no ticks that a float64 tells apart.
+const (
+	mostShown  = 1e12
+	leastShown = 1e-12 // of a logarithmic axis
+)
+
+// check reports a point of l that the chart cannot show.
+func (c *Chart) check(l *Line) error {
+	shown := func(v float64, log bool) bool { return math.Abs(v) <= mostShown && (!log || v >= leastShown) }
+	for _, q := range l.Points {
+		if !shown(q.X, c.LogX) || !shown(q.Y, c.LogY) || !shown(q.Y-q.Below, c.LogY) || !shown(q.Y+q.Above, c.LogY) {
+			return fmt.Errorf("chart: %q has a point at %g with the value %g: want at most %g, and at least %g on logarithmic axes", l.Label, q.X, q.Y, mostShown, leastShown)
+		}
+	}
+	return nil
 }
 
 // scaleY sets the range and the ticks of the y axis. Points and the caps of their bars do not

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,5 +71,24 @@ func TestWriteFile(t *testing.T) {
 	}
 	if err := (&Chart{Title: "empty"}).WriteFile(filepath.Join(dir, "e.png")); err == nil || !strings.Contains(err.Error(), "no points") {
 		t.Errorf("no points: %v", err)
+	}
+}
+
+// TestNotShown: numbers that would stop the drawing, or never let it end, are errors.
+func TestNotShown(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, c := range []struct {
+		chart Chart
+		point Point
+	}{
+		{Chart{LogX: true}, Point{X: 0, Y: 1}}, {Chart{LogX: true}, Point{X: -1, Y: 1}}, {Chart{LogY: true}, Point{X: 1, Y: 0}},
+		{Chart{LogY: true}, Point{X: 1, Y: 1, Below: 1}}, {Chart{}, Point{X: 1, Y: inf}}, {Chart{}, Point{X: nan, Y: 1}},
+		{Chart{}, Point{X: 1e300, Y: 1}}, {Chart{}, Point{X: 1, Y: -1e300}}, {Chart{}, Point{X: 1, Y: 1, Above: inf}},
+	} {
+		c.chart.Lines = []Line{{Label: "line", Style: StyleOf(0), Points: []Point{c.point}}}
+		file := filepath.Join(t.TempDir(), "c.png")
+		if err := c.chart.WriteFile(file); err == nil || !strings.Contains(err.Error(), `"line" has a point at`) {
+			t.Errorf("%+v of %+v: error %v", c.point, c.chart, err)
+		}
 	}
 }
