@@ -50,7 +50,9 @@ func (f *promptFlags) read(m *openModel, in io.Reader) (prompt, error) {
 	} else {
 		p.text = text
 	}
-	p.ids, err = f.encode(m, text)
+	if p.ids, err = f.encode(m, text); err != nil && f.PromptFile != nil {
+		err = fmt.Errorf("--prompt-file %s: %w", *f.PromptFile, err)
+	}
 	return p, err
 }
 

@@ -27,6 +27,7 @@ type Files struct {
 	chat    *chattemplate.Template // of the directory; nil if there is no directory
 	chatErr error                  // why it is broken
 
+	dir    string // "" if there is none
 	open   func() (safetensors.Source, error)
 	random *randomWeights // nil if the weights are a checkpoint's
 	closed atomic.Bool
@@ -48,7 +49,11 @@ func OpenDir(model string) (*Files, error) {
 		src, err := safetensors.OpenDir(m.Dir)
 		return src, m.Explain(err)
 	})
-	return f, m.Explain(err)
+	if err != nil {
+		return nil, m.Explain(err)
+	}
+	f.dir = m.Dir
+	return f, nil
 }
 
 // OpenFS reads a model from a file system. weights is the content of model.safetensors,

@@ -24,6 +24,7 @@ type Weights struct {
 // Loader takes tensors out of a checkpoint by name and collects every problem, so that
 // one error describes a broken checkpoint.
 type Loader struct {
+	dir    string // of the checkpoint; "" if there is none
 	src    safetensors.Source
 	random *randomWeights // in place of src, if not nil
 	used   map[string]bool
@@ -33,7 +34,7 @@ type Loader struct {
 
 // Loader returns a loader of the files' weights.
 func (f *Files) Loader() *Loader {
-	return &Loader{src: f.Source, random: f.random, used: map[string]bool{}}
+	return &Loader{dir: f.dir, src: f.Source, random: f.random, used: map[string]bool{}}
 }
 
 // Matrix returns the weight [rows, cols] under name, in its storage type.
@@ -129,7 +130,10 @@ func (l *Loader) Done() (bytes int64, err error) {
 	if n := len(l.errs); n > maxErrors {
 		l.errs = append(l.errs[:maxErrors], fmt.Errorf("%w: and %d more", models.ErrWeights, n-maxErrors))
 	}
-	return l.bytes, errors.Join(l.errs...)
+	if err = errors.Join(l.errs...); err != nil && l.dir != "" {
+		err = fmt.Errorf("%s: %w", l.dir, err)
+	}
+	return l.bytes, err
 }
 
 // pageRun is about how much of a mapped file comes into memory around a byte
