@@ -110,19 +110,14 @@ func seeded(n int, trial func(seed int)) {
 		trial(*oneSeed)
 		return
 	}
-	const workers = 3
-	seeds := make(chan int)
 	var wg sync.WaitGroup
-	for range workers {
+	free := make(chan bool, 3)
+	for seed := range n {
+		free <- true
 		wg.Go(func() {
-			for seed := range seeds {
-				trial(seed)
-			}
+			defer func() { <-free }()
+			trial(seed)
 		})
 	}
-	for seed := range n {
-		seeds <- seed
-	}
-	close(seeds)
 	wg.Wait()
 }
