@@ -62,9 +62,10 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// values are what errors say of contents that are too long or no numbers, whose place
-// in a file is not known any more.
-var values = []string{"a prompt of ", "logit of token"}
+// values are how errors name what is wrong by itself: a prompt that is too long, weights
+// that give no numbers, an option by its name in the library, a line of the standard
+// input.
+var values = []string{"a prompt of ", "logit of token", "sampler: steps 1:", "line 1: "}
 
 // bad runs a command whose input may be wrong. If it fails, its line has one of names,
 // or the value that is wrong.

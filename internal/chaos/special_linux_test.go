@@ -43,6 +43,25 @@ func TestSpecialInputs(t *testing.T) {
 	}
 }
 
+// TestSpecialCache: the same for the file of a cache that says which commit a model's
+// name stands for.
+func TestSpecialCache(t *testing.T) {
+	for j, s := range specials {
+		if !*whole && j%8 != 0 {
+			continue
+		}
+		cache := t.TempDir()
+		refs := filepath.Join(cache, "models--org--name", "refs")
+		must(t, os.MkdirAll(refs, 0o777))
+		must(t, os.MkdirAll(filepath.Join(cache, "models--org--name", "snapshots", "1"), 0o777))
+		s.place(t, filepath.Join(refs, "main"))
+		c := pulsecol("info", "--model", "org/name")
+		c.env, c.note = []string{"HF_HUB_CACHE=" + cache}, "refs/main is "+s.name
+		trials.add("special files as inputs")
+		c.fails(t, "org/name")
+	}
+}
+
 // output is a place where the command writes files.
 type output struct {
 	flag   string
