@@ -5,9 +5,9 @@
 //
 // A short part of them runs with the other tests. This is all of it:
 //
-//	go test ./internal/chaos -whole -v -timeout 60m
+//	PULSECOL_CHAOS=1 go test ./internal/chaos -v -timeout 60m
 //
 // It ends with a line for every kind of trial and how many there were. A failure
-// prints the command line and, where chance was at work, its seed: with -seed N only
-// the trials of that seed run.
+// prints the command line and, where chance was at work, its seed: with -seed N the
+// trials that have seeds run with that one alone.
 package chaos

@@ -50,7 +50,7 @@ func TestEndlessInput(t *testing.T) {
 	}
 	for name, args := range cases {
 		for kind, text := range endlessTexts {
-			if !*whole && name != "--prompt -" { // what reads more takes longer
+			if !whole && name != "--prompt -" { // what reads more takes longer
 				continue
 			}
 			c := pulsecol(args...)
@@ -91,8 +91,8 @@ func TestEndlessLines(t *testing.T) {
 
 // TestSmallFileOfLargeText: compressed data that has no end for a program is refused.
 func TestSmallFileOfLargeText(t *testing.T) {
-	if !*whole {
-		t.Skip("packs gigabytes: runs with -whole")
+	if !whole {
+		t.Skip("packs gigabytes: runs in a whole run")
 	}
 	path := filepath.Join(t.TempDir(), "HumanEval.jsonl.gz")
 	var packed bytes.Buffer

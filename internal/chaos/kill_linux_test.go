@@ -93,11 +93,11 @@ func TestKillWriter(t *testing.T) {
 		begin := time.Now()
 		c.succeeds(t)
 		took := time.Since(begin)
-		whole := tree(t, path)
-		for file := range whole {
+		written := tree(t, path)
+		for file := range written {
 			write(t, file, "old")
 		}
-		for seed := range pick(1, 30) {
+		for seed := range seeds(pick(1, 30)) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			c.note = fmt.Sprintf("seed %d", seed)
 			p := c.start(t)
@@ -109,7 +109,7 @@ func TestKillWriter(t *testing.T) {
 				if strings.HasPrefix(filepath.Base(file), ".pulsecol-") { // as documented
 					continue
 				}
-				if want, ok := whole[file]; !ok || text != want && text != "old" {
+				if want, ok := written[file]; !ok || text != want && text != "old" {
 					t.Errorf("%s: %s has %d bytes, neither those of before nor those of the end", c, file, len(text))
 				}
 			}

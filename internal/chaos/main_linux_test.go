@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,7 +15,7 @@ import (
 )
 
 var (
-	whole   = flag.Bool("whole", false, "run all trials instead of a short part of them")
+	whole   = os.Getenv("PULSECOL_CHAOS") != "" // all trials instead of a short part of them
 	oneSeed = flag.Int("seed", -1, "run the trials of this seed alone")
 )
 
@@ -95,24 +96,34 @@ func (c *counts) print() {
 	fmt.Printf("largest process: %d MiB\n", c.peak>>20)
 }
 
-// pick returns the number of trials: all of them with -whole.
+// pick returns the number of trials in a short run and in a whole one.
 func pick(short, all int) int {
-	if *whole {
+	if whole {
 		return all
 	}
 	return short
 }
 
-// seeded calls trial with the seeds 0 to n-1, several at once, or with the one seed
-// that was asked for.
-func seeded(n int, trial func(seed int)) {
-	if *oneSeed >= 0 {
-		trial(*oneSeed)
-		return
+// seeds yields the seeds 0 to n-1, or the one seed that was asked for.
+func seeds(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if *oneSeed >= 0 {
+			yield(*oneSeed)
+			return
+		}
+		for seed := range n {
+			if !yield(seed) {
+				return
+			}
+		}
 	}
+}
+
+// seeded calls trial with seeds, several at once.
+func seeded(n int, trial func(seed int)) {
 	var wg sync.WaitGroup
 	free := make(chan bool, 3)
-	for seed := range n {
+	for seed := range seeds(n) {
 		free <- true
 		wg.Go(func() {
 			defer func() { <-free }()

@@ -68,13 +68,13 @@ func jsonLines(stdout string) error {
 // is whole, and so are its files.
 func TestInterrupts(t *testing.T) {
 	for k, cmd := range busyCommands(t, t.TempDir()) {
-		if !*whole && k != 1 {
+		if !whole && k != 1 {
 			continue
 		}
 		begin := time.Now()
 		pulsecol(cmd.args...).succeeds(t)
 		took := time.Since(begin)
-		for seed := range pick(2, 30) {
+		for seed := range seeds(pick(2, 30)) {
 			rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
 			sig := signals[seed%2]
 			dir := t.TempDir()
@@ -127,7 +127,7 @@ func TestInterruptEvaluation(t *testing.T) {
 	alone := filepath.Join(t.TempDir(), "alone.jsonl")
 	table := evaluation(alone, args...).succeeds(t)
 	want := recordsOf(t, args, alone, false)
-	for seed := range pick(1, 15) {
+	for seed := range seeds(pick(1, 15)) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))
 		path := filepath.Join(t.TempDir(), "r.jsonl")
 		c := evaluation(path, args...)

@@ -17,7 +17,7 @@ var never = []string{"a named pipe", "a socket", "a loop of links", "a sparse fi
 func TestSpecialInputs(t *testing.T) {
 	for i, in := range inputs(t) {
 		for j, s := range specials {
-			if !*whole && (i+j)%8 != 0 {
+			if !whole && (i+j)%8 != 0 {
 				continue
 			}
 			path := in.prepare(t, filepath.Join(t.TempDir(), "d"))
@@ -47,7 +47,7 @@ func TestSpecialInputs(t *testing.T) {
 // name stands for.
 func TestSpecialCache(t *testing.T) {
 	for j, s := range specials {
-		if !*whole && j%8 != 0 {
+		if !whole && j%8 != 0 {
 			continue
 		}
 		cache := t.TempDir()
@@ -93,7 +93,7 @@ func outputs(t *testing.T) []output {
 func TestSpecialOutputs(t *testing.T) {
 	for i, out := range outputs(t) {
 		for j, s := range specials {
-			if !*whole && (i+j)%4 != 0 {
+			if !whole && (i+j)%4 != 0 {
 				continue
 			}
 			dir := t.TempDir()

@@ -132,7 +132,7 @@ func TestTerminal(t *testing.T) {
 		{"SIGTERM while it answers", chat, "> ", question, "\x1b[?1049h", "", syscall.SIGTERM},
 	}
 	for _, w := range ways {
-		for seed := range pick(1, 10) {
+		for seed := range seeds(pick(1, 10)) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 20))
 			term := newTerminal(t)
 			before := term.settings(t)

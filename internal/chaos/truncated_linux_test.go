@@ -54,7 +54,7 @@ func TestWeightsCutWhileMapped(t *testing.T) {
 		begin := time.Now()
 		pulsecol(args...).succeeds(t)
 		took := time.Since(begin)
-		for seed := range pick(1, 20) {
+		for seed := range seeds(pick(1, 20)) {
 			_ = os.Remove(results)
 			write(t, weights, file)
 			rng := rand.New(rand.NewPCG(uint64(seed), 10+uint64(k)))
