@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -109,12 +110,13 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 	case LLaDA:
 		mask, grow = o.MaskID, o.GenLength
 		exact = o.Threshold == 0 && o.Factor == 0
-		suppressed = o.SuppressMask || !exact
-		quota = exact
+		suppressed = o.SuppressMask || o.Cached || !exact
+		quota = exact && !o.Cached
 	case Dream:
 		mask, grow = o.MaskID, o.MaxNewTokens
 		exact = o.Alg != ConfidenceThreshold
-		suppressed = o.SuppressMask || !exact
+		suppressed = o.SuppressMask || o.Cached || !exact
+		exact = exact && !(o.Cached && (o.Alg == Origin || o.Alg == "" || o.FirstTokenAtPrefill))
 	}
 	total, err := s.TotalSteps(prompts)
 	if err != nil {
@@ -128,7 +130,7 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 	}
 	ids := extend(prompts, grow, mask)
 	commits := make([]int, len(ids))
-	var written map[Row]bool // in one step, at the end the last
+	last := map[Row]bool{} // written in the last step of a block
 	for i, info := range tr.infos {
 		if info.Step != i+1 || info.Total != total {
 			t.Errorf("step %d of %d announced as %d of %d", i+1, total, info.Step, info.Total)
@@ -136,7 +138,7 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 		if !ascending(tr.committed[i]) {
 			t.Errorf("step %d: committed rows are not sorted or not unique: %v", i+1, tr.committed[i])
 		}
-		written = map[Row]bool{}
+		written := map[Row]bool{}
 		for _, row := range tr.committed[i] {
 			written[row] = true
 			commits[row.Batch]++
@@ -155,6 +157,9 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 			}
 		}
 		ids = tr.ids[i]
+		if i+1 == len(tr.infos) || tr.infos[i+1].Block != info.Block {
+			maps.Copy(last, written)
+		}
 	}
 	if diff := cmp.Diff(ids, got.IDs); diff != "" {
 		t.Errorf("after the last step and in the result:\n%s", diff)
@@ -164,8 +169,8 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 			t.Errorf("row %d: %d commits, want %d", b, commits[b], grow)
 		}
 		for pos, id := range row {
-			if id == mask && !quota && !written[Row{b, pos}] {
-				t.Errorf("row %d, position %d: masked, and not because the last step proposed it", b, pos)
+			if id == mask && !quota && !last[Row{b, pos}] {
+				t.Errorf("row %d, position %d: masked, and not because the last step of a block proposed it", b, pos)
 			}
 		}
 	}
@@ -263,7 +268,10 @@ func TestMalformedLogitsAreAnError(t *testing.T) {
 }
 
 func TestCancellationKeepsThePartialResult(t *testing.T) {
-	for _, s := range []sampler{llada(), dream()} {
+	blocks, cachedBlocks := llada(), dream()
+	blocks.BlockLength, blocks.Cached = 2, true
+	cachedBlocks.BlockLength, cachedBlocks.Steps, cachedBlocks.Cached = 1, 4, true
+	for _, s := range []sampler{llada(), dream(), blocks, cachedBlocks} {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
 		result, err := s.Generate(ctx, [][]int32{{1, 2}}, func(ctx context.Context, p Pass) (lmhead.Logits, error) {

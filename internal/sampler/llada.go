@@ -239,14 +239,11 @@ type lladaRun struct {
 	input [][]int32 // of the model: ids, then under guidance ids with the prompt masked
 }
 
-// block runs the steps of one block.
+// block runs the steps of one block. Masks before it are candidates, too; with Cached there
+// are none.
 func (r *lladaRun) block(ctx context.Context, block Block) error {
-	lo := 0 // with the masks that the prompt has and earlier blocks have left
-	if r.Cached {
-		lo = block.First
-	}
 	if r.parallel() {
-		for open := r.open(lo, block.End); len(open) > 0; open = r.open(lo, block.End) {
+		for open := r.open(0, block.End); len(open) > 0; open = r.open(0, block.End) {
 			if err := r.step(ctx, block, open, r.acceptConfident); err != nil {
 				return err
 			}
@@ -259,7 +256,7 @@ func (r *lladaRun) block(ctx context.Context, block Block) error {
 		k := numTransferTokens(r.BlockLength, steps, i)
 		var open []proposal // none where nothing will be committed
 		if k > 0 {
-			open = r.open(lo, block.End)
+			open = r.open(0, block.End)
 		}
 		if err := r.step(ctx, block, open, func(int, []proposal) int { return k }); err != nil {
 			return err

@@ -65,6 +65,21 @@ func TestRefusesBadOptions(t *testing.T) {
 		{d(func(o *Dream) { o.Alg = ConfidenceThreshold }), prompt, "threshold 0: want above 0"},
 		{d(func(o *Dream) { o.Alg, o.Threshold = ConfidenceThreshold, 0.5 }), prompt, "steps 3: with alg \"confidence_threshold\", want a divisor of the number of masks, 4 in row 0"},
 
+		{d(func(o *Dream) { o.BlockLength = -1 }), prompt, "block_length -1: want at least 0 (0 is one block"},
+		{d(func(o *Dream) { o.BlockLength = 3 }), prompt, "max_new_tokens 4: want a multiple of block_length 3"},
+		{d(func(o *Dream) { o.BlockLength = 8 }), prompt, "max_new_tokens 4: want a multiple of block_length 8"},
+		{d(func(o *Dream) { o.BlockLength = 2 }), prompt, "steps 3: want a multiple of the number of blocks, 2 (max_new_tokens 4 / block_length 2)"},
+		{d(func(o *Dream) { o.BlockLength, o.Steps, o.Alg, o.Threshold = 2, 8, ConfidenceThreshold, 0.5 }), prompt, "steps 8: with alg \"confidence_threshold\", want a divisor of the number of masks, 4 in row 0"},
+		{d(func(o *Dream) { o.BlockLength, o.Steps = 2, 4 }), [][]int32{{1, 2}, {1, waveMask}}, "prompt row 1, position 1: token 6 is the mask: want none in a prompt with several blocks"},
+		{d(func(o *Dream) { o.Cached = true }), [][]int32{{waveMask, 2}}, "prompt row 0, position 0: token 6 is the mask: want none in a prompt with a cache"},
+		{d(func(o *Dream) { o.Cached, o.MaxNewTokens = true, 0 }), prompt, "max_new_tokens 0: want at least 1 with a cache"},
+		{d(func(o *Dream) { o.FirstTokenAtPrefill, o.Alg = true, Entropy }), prompt, "first_token_at_prefill: want a cache with it"},
+		{d(func(o *Dream) { o.FirstTokenAtPrefill, o.Cached = true, true }), prompt, `alg "maskgit_plus": want "entropy" or "confidence_threshold" with first_token_at_prefill`},
+		{d(func(o *Dream) {
+			o.FirstTokenAtPrefill, o.Cached, o.Alg, o.BlockLength, o.Steps = true, true, Entropy, 2, 2
+		}), prompt, "steps 2: want at least 4, 2 a block, with first_token_at_prefill"},
+		{l(func(o *LLaDA) { o.Cached = true }), [][]int32{{1, 2}, {waveMask, 2}}, "prompt row 1, position 0: token 6 is the mask: want none in a prompt with a cache"},
+
 		{llada(), nil, "no prompts: want at least one row"},
 		{llada(), [][]int32{{1, 2}, {1}}, "prompt row 1 has 1 tokens, row 0 has 2"},
 		{dream(), [][]int32{{1, 2}, {1, -4}}, "prompt row 1, position 1: token id -4: want at least 0"},

@@ -66,7 +66,7 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 		isPrompt[i] = x[i] != o.MaskID
 	}
 	never := int32(none)
-	if o.SuppressMask || o.Threshold > 0 {
+	if o.SuppressMask || o.Cached || o.Threshold > 0 {
 		never = o.MaskID
 	}
 	var history [][]int32
@@ -76,7 +76,7 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 		hi := lo + o.BlockLength
 		n := count(x[lo:hi], o.MaskID)
 		for i := 0; ; i++ {
-			if o.Threshold == 0 && i == o.Steps/blocks || o.Threshold > 0 && count(x[:hi], o.MaskID) == 0 {
+			if o.Threshold == 0 && i == o.Steps/blocks || (o.Cached || o.Threshold > 0) && count(x[:hi], o.MaskID) == 0 {
 				break
 			}
 			x0, conf := make([]int32, len(x)), make([]float64, len(x))
@@ -126,37 +126,51 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 }
 
 // naiveDream returns the batch after every step.
-func naiveDream(o Dream, prompts [][]int32, logits func([]int32, int) []float32) [][][]int32 {
+func naiveDream(o Dream, prompts [][]int32, logits func([]int32, int) []float32) (history [][][]int32) {
 	var x [][]int32
-	base := make([]int, len(prompts))
 	for b, prompt := range prompts {
 		x = append(x, slices.Clone(prompt))
 		for range o.MaxNewTokens {
 			x[b] = append(x[b], o.MaskID)
 		}
-		base[b] = count(x[b], o.MaskID) / o.Steps
 	}
-	t := make([]float64, o.Steps+1)
+	if o.BlockLength == 0 {
+		return naiveDreamBlock(o, x, 0, len(x[0]), o.Steps, logits)
+	}
+	for lo := len(prompts[0]); lo < len(x[0]); lo += o.BlockLength {
+		steps := o.Steps / (o.MaxNewTokens / o.BlockLength)
+		history = append(history, naiveDreamBlock(o, x, lo, lo+o.BlockLength, steps, logits)...)
+	}
+	return history
+}
+
+// naiveDreamBlock fills the masks of x in [lo, hi).
+func naiveDreamBlock(o Dream, x [][]int32, lo, hi, steps int, logits func([]int32, int) []float32) [][][]int32 {
+	base := make([]int, len(x))
+	for b := range x {
+		base[b] = count(x[b][lo:hi], o.MaskID) / steps
+	}
+	t := make([]float64, steps+1)
 	for i := range t {
-		t[i] = 1 + (o.Eps-1)*float64(i)/float64(o.Steps)
+		t[i] = 1 + (o.Eps-1)*float64(i)/float64(steps)
 	}
 	never := int32(none)
-	if o.SuppressMask || o.Alg == ConfidenceThreshold {
+	if o.SuppressMask || o.Cached || o.Alg == ConfidenceThreshold {
 		never = o.MaskID
 	}
-	refused := make([]int, len(prompts))
+	refused := make([]int, len(x))
 	var history [][][]int32
 	for i := 0; ; i++ {
 		masks := 0
 		for _, row := range x {
-			masks += count(row, o.MaskID)
+			masks += count(row[lo:hi], o.MaskID)
 		}
-		if o.Alg != ConfidenceThreshold && i == o.Steps || o.Alg == ConfidenceThreshold && masks == 0 {
+		if o.Alg != ConfidenceThreshold && i == steps || (o.Cached || o.Alg == ConfidenceThreshold) && masks == 0 {
 			return history
 		}
 		for b, row := range x {
 			x0, conf := make([]int32, len(row)), make([]float64, len(row))
-			open := count(row, o.MaskID)
+			open := count(row[lo:hi], o.MaskID)
 			for pos := range row {
 				l := widen(logits(row, max(pos-1, 0)))
 				p := naiveSoftmax(l)
@@ -192,23 +206,29 @@ func naiveDream(o Dream, prompts [][]int32, logits func([]int32, int) []float32)
 					c = float32(s)
 				}
 				conf[pos] = float64(c)
-				if row[pos] != o.MaskID {
+				if row[pos] != o.MaskID || pos < lo || pos >= hi {
 					conf[pos] = math.Inf(-1)
 				}
 			}
 			order := naiveOrder(conf)
-			take := min(open, int(float64(masks)/float64(len(x))*(1-t[min(i+1, o.Steps)]/t[min(i, o.Steps)])))
-			if i == o.Steps-1 {
+			take := min(open, int(float64(masks)/float64(len(x))*(1-t[min(i+1, steps)]/t[min(i, steps)])))
+			if i == steps-1 {
 				take = open
 			}
 			if o.Alg == ConfidenceThreshold {
 				quota := refused[b]
-				if i < o.Steps {
+				if i < steps {
 					quota += base[b]
+				}
+				if o.FirstTokenAtPrefill {
+					quota = open
 				}
 				for take = 0; take < quota && (take == 0 || conf[order[take]] >= o.Threshold); take++ {
 				}
 				refused[b] = quota - take
+			}
+			if o.FirstTokenAtPrefill && i == 0 {
+				order, take = []int{lo}, 1
 			}
 			for _, pos := range order[:take] {
 				row[pos] = x0[pos]
@@ -254,9 +274,10 @@ func TestLLaDAEqualsReference(t *testing.T) {
 			SuppressMask:        rapid.Bool().Draw(t, "suppress mask"),
 			LogitsEOSInf:        rapid.Bool().Draw(t, "logits eos"),
 			ConfidenceEOSEoTInf: rapid.Bool().Draw(t, "confidence eos"),
+			Cached:              rapid.Bool().Draw(t, "cached"),
 		}
 		o.EOSID, o.EoTID = (o.MaskID+1)%vocab, (o.MaskID+4)%vocab
-		prompts := drawPrompts(t, vocab, o.MaskID, rapid.Bool().Draw(t, "holes"))
+		prompts := drawPrompts(t, vocab, o.MaskID, !o.Cached && rapid.Bool().Draw(t, "holes"))
 
 		var tr trace
 		o.OnStep = tr.onStep
@@ -290,20 +311,27 @@ func TestDreamEqualsReference(t *testing.T) {
 		o := Dream{
 			MaxNewTokens: rapid.IntRange(1, 12).Draw(t, "new tokens"),
 			Steps:        rapid.IntRange(1, 14).Draw(t, "steps"),
-			// With these values no count of transfers is near an integer, where the float64 of this
-			// reference could round to another side.
+			// None makes a count of transfers an exact integer, where the reference here,
+			// in float64, could be on the other side of it.
 			Eps:          rapid.SampledFrom([]float64{1e-3, 0.0537, 0.3917}).Draw(t, "eps"),
 			Alg:          rapid.SampledFrom([]Alg{MaskgitPlus, TopkMargin, Entropy, ConfidenceThreshold}).Draw(t, "alg"),
 			TopP:         rapid.SampledFrom([]float64{1, 0.9, 0.5, 0.1}).Draw(t, "top p"),
 			TopK:         rapid.SampledFrom([]int{0, 1, 3, 20}).Draw(t, "top k"),
 			MaskID:       rapid.Int32Range(0, vocab-1).Draw(t, "mask"),
 			SuppressMask: rapid.Bool().Draw(t, "suppress mask"),
+			Cached:       rapid.Bool().Draw(t, "cached"),
 		}
-		holes := rapid.Bool().Draw(t, "holes")
 		if o.Alg == ConfidenceThreshold {
 			o.Threshold = rapid.SampledFrom([]float64{0.1, 0.4, 0.9}).Draw(t, "threshold")
-			o.MaxNewTokens, holes = o.Steps*rapid.IntRange(1, 3).Draw(t, "tokens per step"), false
+			o.MaxNewTokens = o.Steps * rapid.IntRange(1, 3).Draw(t, "tokens per step")
 		}
+		if blocks := rapid.IntRange(0, 3).Draw(t, "blocks"); blocks > 0 {
+			o.BlockLength, o.MaxNewTokens, o.Steps = o.MaxNewTokens, blocks*o.MaxNewTokens, blocks*o.Steps
+			if o.Cached && (o.Alg == Entropy && o.Steps > blocks || o.Alg == ConfidenceThreshold) {
+				o.FirstTokenAtPrefill = rapid.Bool().Draw(t, "first token at prefill")
+			}
+		}
+		holes := o.BlockLength == 0 && !o.Cached && o.Alg != ConfidenceThreshold && rapid.Bool().Draw(t, "holes")
 		prompts := drawPrompts(t, vocab, o.MaskID, holes)
 
 		var tr trace
