@@ -84,13 +84,14 @@ func (m *Model) attend(mem *memory, c *Columns, w window, pad int, q, keys, valu
 // probabilities returns the softmax of query head h over the keys at the positions in
 // read.
 func (m *Model) probabilities(h int, q []float64, keys [][]float64, read []int) []float64 {
-	kv := h / (m.heads / m.kvHeads)
 	p := make([]float64, len(read))
 	for n, j := range read {
-		for d := range m.headDim {
-			p[n] += q[h*m.headDim+d] * keys[j][kv*m.headDim+d]
+		dot := 0.0
+		key := m.kvHead(keys[j], h)
+		for d, x := range m.head(q, h) {
+			dot += x * key[d]
 		}
-		p[n] /= math.Sqrt(float64(m.headDim))
+		p[n] = dot / math.Sqrt(float64(m.headDim))
 	}
 	top, sum := slices.Max(p), 0.0
 	for n := range p {
@@ -105,12 +106,20 @@ func (m *Model) probabilities(h int, q []float64, keys [][]float64, read []int) 
 
 // weigh adds the mean of the values, weighted by p, to out of query head h.
 func (m *Model) weigh(h int, out, p []float64, values [][]float64, read []int) {
-	kv := h / (m.heads / m.kvHeads)
+	mean := m.head(out, h)
 	for n, j := range read {
-		for d := range m.headDim {
-			out[h*m.headDim+d] += p[n] * values[j][kv*m.headDim+d]
+		for d, x := range m.kvHead(values[j], h) {
+			mean[d] += p[n] * x
 		}
 	}
+}
+
+// head returns the part of a row that is head h's.
+func (m *Model) head(row []float64, h int) []float64 { return row[h*m.headDim:][:m.headDim] }
+
+// kvHead returns the part of a row that query head h reads of keys or values.
+func (m *Model) kvHead(row []float64, h int) []float64 {
+	return m.head(row, h/(m.heads/m.kvHeads))
 }
 
 // topKeys returns the k keys with the highest mean probability over the rows, ascending.

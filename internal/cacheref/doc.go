@@ -24,4 +24,5 @@
 // In its other forwards they read block columns and always [a0, e).
 //
 // Padding on the left of a sequence is never attended to and has no part in a mean.
+// Positions count it, also Dream's: attention depends on differences of positions alone.
 package cacheref

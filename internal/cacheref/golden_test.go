@@ -89,6 +89,13 @@ func testCases(t *testing.T, name string) {
 	set.JSON(&cases)
 	for _, c := range append(cases["llada"], cases["dream"]...) {
 		t.Run(c.Name, func(t *testing.T) {
+			rows := 0
+			for _, n := range slices.Concat(c.Rows, c.RowsPerForward) {
+				rows += n
+			}
+			if rows > 300 { // all but one case of each file
+				long(t)
+			}
 			prompt, _ := set.Int32s(c.Name + ".prompt")
 			want, _ := set.Int32s(c.Name + ".out")
 			if name == "columns" {

@@ -19,11 +19,10 @@ type Model struct {
 
 	heads, kvHeads, headDim int
 	theta, eps              float64
-	skipPadding             bool        // positions count from the first token that is no padding
 	embed                   [][]float64 // [token][width]
 	layers                  []layer
 	norm                    []float64
-	head                    linear
+	vocabulary              linear
 }
 
 type layer struct {
@@ -55,7 +54,7 @@ func LLaDA(t testing.TB) *Model {
 	m := &Model{
 		Vocab: c.VocabSize, MaskID: c.MaskID, heads: c.Heads, kvHeads: c.KVHeads, headDim: c.Width / c.Heads,
 		theta: c.RopeTheta, eps: c.RMSNormEps,
-		embed: load.matrix(root + "wte.weight"), norm: load.vector(root + "ln_f.weight"), head: load.linear(root + "ff_out"),
+		embed: load.matrix(root + "wte.weight"), norm: load.vector(root + "ln_f.weight"), vocabulary: load.linear(root + "ff_out"),
 	}
 	for i := range c.Layers {
 		p := fmt.Sprintf("%sblocks.%d.", root, i)
@@ -84,8 +83,8 @@ func Dream(t testing.TB) *Model {
 	load := open(t, "dream", &c)
 	m := &Model{
 		Vocab: c.VocabSize, MaskID: c.MaskID, heads: c.Heads, kvHeads: c.KVHeads, headDim: c.Width / c.Heads,
-		theta: c.RopeTheta, eps: c.RMSNormEps, skipPadding: true,
-		embed: load.matrix("model.embed_tokens.weight"), norm: load.vector("model.norm.weight"), head: load.linear("lm_head"),
+		theta: c.RopeTheta, eps: c.RMSNormEps,
+		embed: load.matrix("model.embed_tokens.weight"), norm: load.vector("model.norm.weight"), vocabulary: load.linear("lm_head"),
 	}
 	for i := range c.Layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
@@ -173,8 +172,8 @@ func (l linear) apply(x []float64) []float64 {
 	y := make([]float64, len(l.weight[0]))
 	copy(y, l.bias)
 	for i, row := range l.weight {
-		for j := range y {
-			y[j] += x[i] * row[j]
+		for j, w := range row {
+			y[j] += x[i] * w
 		}
 	}
 	return y

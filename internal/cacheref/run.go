@@ -151,12 +151,8 @@ func (r *Run) forward(sequence int, ids []int32, w window) [][]float32 {
 		for n, x := range rows {
 			x = m.rmsNorm(x, l.attentionNorm)
 			q, k, v := l.q.apply(x), l.k.apply(x), l.v.apply(x)
-			position := w.first + n
-			if m.skipPadding {
-				position -= pad
-			}
-			m.rotate(q, position)
-			m.rotate(k, position)
+			m.rotate(q, w.first+n)
+			m.rotate(k, w.first+n)
 			queries = append(queries, q)
 			keys[w.first+n], values[w.first+n] = k, v
 		}
@@ -173,7 +169,7 @@ func (r *Run) forward(sequence int, ids []int32, w window) [][]float32 {
 	var logits [][]float32
 	for _, x := range rows {
 		var row []float32
-		for _, v := range m.head.apply(m.rmsNorm(x, m.norm)) {
+		for _, v := range m.vocabulary.apply(m.rmsNorm(x, m.norm)) {
 			row = append(row, float32(v))
 		}
 		logits = append(logits, row)

@@ -85,7 +85,9 @@ func cachedSamplers(mask int32) map[string]sampler {
 	dream("one block", func(o *Dream) { o.BlockLength = 0 })
 	dream("threshold", func(o *Dream) { o.Alg, o.Threshold = ConfidenceThreshold, 0.3 })
 	dream("published", func(o *Dream) { o.FirstTokenAtPrefill = true })
-	dream("published threshold", func(o *Dream) { o.Alg, o.Threshold, o.FirstTokenAtPrefill, o.Steps = ConfidenceThreshold, 0.3, true, 30 })
+	dream("published threshold", func(o *Dream) {
+		o.Alg, o.Threshold, o.FirstTokenAtPrefill, o.Steps = ConfidenceThreshold, 0.3, true, 30
+	})
 	return all
 }
 
