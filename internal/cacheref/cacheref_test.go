@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,8 +122,8 @@ func TestBatchEqualsSingleRuns(t *testing.T) {
 	padded := slices.Concat(make([]int32, 4), prompts[1])
 	for _, s := range subjects(t) {
 		for _, o := range slices.Concat(caches(nil), caches(columns())) {
-			if o.Columns != nil && strings.Contains(s.name, "threshold") {
-				continue // refreshes fall due in other blocks than alone
+			if o.Columns != nil && s.name != "llada" && s.name != "dream" {
+				continue // with a threshold refreshes fall due in other blocks than alone
 			}
 			var want [][]int32
 			for _, prompt := range prompts {

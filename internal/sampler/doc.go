@@ -36,9 +36,9 @@
 // that counts against the step's quota but leaves the position masked. A later step may fill
 // it; after the last step it stays masked. The samplers here do the same, because equal
 // weights have to give equal tokens. SuppressMask excludes the mask from proposals. Decoding
-// by a threshold or factor always excludes it, because it ends when no mask is left. The
-// mask stays part of the softmax in both cases, so the probabilities of other tokens do not
-// change.
+// by a threshold or factor, or for a model with a cache, always excludes it, because a block
+// ends when none of its masks is left. The mask stays part of the softmax in both cases, so
+// the probabilities of other tokens do not change.
 //
 // # Determinism
 //

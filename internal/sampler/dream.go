@@ -134,7 +134,7 @@ func (o Dream) Validate() error {
 	}
 	if o.FirstTokenAtPrefill {
 		if !o.Cached {
-			bad("first_token_at_prefill: want a cache with it")
+			bad("first_token_at_prefill true: want false without a cache")
 		}
 		if o.Alg != Entropy && o.Alg != ConfidenceThreshold {
 			bad("alg %q: want %q or %q with first_token_at_prefill", o.Alg, Entropy, ConfidenceThreshold)

@@ -73,7 +73,7 @@ func TestRefusesBadOptions(t *testing.T) {
 		{d(func(o *Dream) { o.BlockLength, o.Steps = 2, 4 }), [][]int32{{1, 2}, {1, waveMask}}, "prompt row 1, position 1: token 6 is the mask: want none in a prompt with several blocks"},
 		{d(func(o *Dream) { o.Cached = true }), [][]int32{{waveMask, 2}}, "prompt row 0, position 0: token 6 is the mask: want none in a prompt with a cache"},
 		{d(func(o *Dream) { o.Cached, o.MaxNewTokens = true, 0 }), prompt, "max_new_tokens 0: want at least 1 with a cache"},
-		{d(func(o *Dream) { o.FirstTokenAtPrefill, o.Alg = true, Entropy }), prompt, "first_token_at_prefill: want a cache with it"},
+		{d(func(o *Dream) { o.FirstTokenAtPrefill, o.Alg = true, Entropy }), prompt, "first_token_at_prefill true: want false without a cache"},
 		{d(func(o *Dream) { o.FirstTokenAtPrefill, o.Cached = true, true }), prompt, `alg "maskgit_plus": want "entropy" or "confidence_threshold" with first_token_at_prefill`},
 		{d(func(o *Dream) {
 			o.FirstTokenAtPrefill, o.Cached, o.Alg, o.BlockLength, o.Steps = true, true, Entropy, 2, 2
