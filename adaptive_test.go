@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
@@ -13,7 +14,7 @@ import (
 // TestAdaptiveFollowsDrift: steps refresh after attention has moved, in the next step,
 // within the first Eta of the steps and at most Refreshes times; otherwise they reuse.
 func TestAdaptiveFollowsDrift(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	for _, c := range []struct {
 		name     string
 		schedule pulsecol.Adaptive
@@ -47,7 +48,7 @@ func TestAdaptiveFollowsDrift(t *testing.T) {
 
 // TestEmbeddedAdaptive: a schedule that embeds Adaptive has a Mode of its own as well.
 func TestEmbeddedAdaptive(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: everyFifth{}}, 2, nil)
 	r.start(9)
 	for i, in := range []*kernel.Operands{a, a, b, b, b, b, b, a, a} {
@@ -68,9 +69,9 @@ func (everyFifth) Mode(step, total int) pulsecol.Mode {
 // TestDrift holds the measure to its definition, with grouped queries and padding.
 func TestDrift(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 45, HeadDim: 8}
-	first, second := randomOperands(1, s), randomOperands(2, s)
-	padLeft(first, 0, 13)
-	padLeft(second, 0, 13)
+	first, second := attncase.Seeded(1, s), attncase.Seeded(2, s)
+	attncase.PadLeft(first, 0, 13)
+	attncase.PadLeft(second, 0, 13)
 	r := newRig(t, first, pulsecol.Config{Sparsity: 0.8, GroupSize: 7, Schedule: pulsecol.Adaptive{Threshold: 0.999}}, 1, nil)
 	check := func(want float64) {
 		t.Helper()
@@ -111,7 +112,7 @@ func TestDrift(t *testing.T) {
 
 // TestDriftIsWatchedForAdaptiveOnly: other schedules do not measure drift.
 func TestDriftIsWatchedForAdaptiveOnly(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
 	r.start(3)
 	r.step(a, refresh)

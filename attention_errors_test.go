@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -16,11 +17,11 @@ import (
 // TestAttentionErrors: a bad argument is an error that names the layer. It adds no node to
 // the graph, and the layer can be used in another call.
 func TestAttentionErrors(t *testing.T) {
-	a := randomOperands(17, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 8, HeadDim: 2})
+	a := attncase.Seeded(17, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 8, HeadDim: 2})
 	g := gorgonia.NewGraph()
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 4})
 	q, k, v, _ := qkv(g, a)
-	padLeft(a, 1)
+	attncase.PadLeft(a, 1)
 	foreign, _, _, foreignMask := qkv(gorgonia.NewGraph(), a)
 	node := func(name string, dtype tensor.Dtype, shape ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, dtype, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))

@@ -13,6 +13,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -40,7 +41,7 @@ var refreshOnce = pulsecol.Uniform{Refreshes: 1}
 func TestDenseAttention(t *testing.T) {
 	for _, s := range shapes() {
 		t.Run(s.String(), func(t *testing.T) {
-			a := randomOperands(1, s.Shape)
+			a := attncase.Seeded(1, s.Shape)
 			g := gorgonia.NewGraph()
 			q, k, v, _ := qkv(g, a)
 			full := must(op.Apply(must(op.NewDenseAttn("full", 0, false))(t), q, k, v))(t)
@@ -61,7 +62,7 @@ func TestDenseAttention(t *testing.T) {
 				r := newRig(t, a, cfg, 1, nil)
 				r.start(4)
 				for range 3 {
-					sameBits(t, name, r.step(a, pulsecol.Dense), want)
+					tol.SameBits(t, name, r.step(a, pulsecol.Dense), want)
 				}
 				if _, err := r.ctl.Columns(0); !errors.Is(err, pulsecol.ErrStale) {
 					t.Errorf("%s: dense steps made columns: %v", name, err)
@@ -70,7 +71,7 @@ func TestDenseAttention(t *testing.T) {
 			r := newRig(t, a, pulsecol.Config{GroupSize: s.Group, Sparsity: 0.5}, 1, nil)
 			r.start(4)
 			r.ctl.SetDense(true)
-			sameBits(t, "SetDense", r.step(a, pulsecol.Dense), want)
+			tol.SameBits(t, "SetDense", r.step(a, pulsecol.Dense), want)
 		})
 	}
 }
@@ -81,7 +82,7 @@ func TestDenseAttention(t *testing.T) {
 func TestColumns(t *testing.T) {
 	for _, s := range shapes() {
 		t.Run(s.String(), func(t *testing.T) {
-			a, b := randomOperands(2, s.Shape), randomOperands(3, s.Shape)
+			a, b := attncase.Seeded(2, s.Shape), attncase.Seeded(3, s.Shape)
 			r := newRig(t, a, pulsecol.Config{Sparsity: s.Sparsity, GroupSize: s.Group, Schedule: refreshOnce}, 1, nil)
 			r.start(3)
 			checkAttention(t, r.step(a, pulsecol.Refresh), a, nil)
@@ -104,7 +105,7 @@ func checkAttention(t *testing.T, got []float32, a *kernel.Operands, table *kern
 	t.Helper()
 	plain, _ := ref.Attention[float32](a, table)
 	want, _ := ref.Attention[float64](a, table)
-	closeTo(t, got, plain, want)
+	tol.ClosePlain(t, got, plain, want)
 }
 
 // checkColumns checks that each group keeps the keys of a batch row with the
@@ -112,7 +113,7 @@ func checkAttention(t *testing.T, got []float32, a *kernel.Operands, table *kern
 func checkColumns(t *testing.T, columns *pulsecol.ColumnTable, a *kernel.Operands, group int, keep func(batch int) int) {
 	t.Helper()
 	scores, plain := ref.Scores[float64](a, group, 0), ref.Scores[float32](a, group, 0)
-	gap := 2 * bound(plain, scores)
+	gap := 2 * tol.Bound(plain, scores)
 	for b := range a.Batch {
 		for h := range a.Heads {
 			for u := range columns.Groups() {
@@ -146,7 +147,7 @@ func checkColumns(t *testing.T, columns *pulsecol.ColumnTable, a *kernel.Operand
 func TestBatchRowsAreIndependent(t *testing.T) {
 	s := kernel.Shape{Batch: 3, Heads: 4, KVHeads: 2, Len: 45, HeadDim: 8}
 	cfg := pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: refreshOnce}
-	a := randomOperands(4, s)
+	a := attncase.Seeded(4, s)
 	all := newRig(t, a, cfg, 1, nil)
 	all.start(2)
 	refresh, reuse := all.step(a, pulsecol.Refresh), all.step(a, pulsecol.Reuse)
@@ -158,8 +159,8 @@ func TestBatchRowsAreIndependent(t *testing.T) {
 		one.Q, one.K, one.V = part(a.Q), part(a.K), part(a.V)
 		r := newRig(t, &one, cfg, 1, nil)
 		r.start(2)
-		sameBits(t, "refresh", r.step(&one, pulsecol.Refresh), part(refresh))
-		sameBits(t, "reuse", r.step(&one, pulsecol.Reuse), part(reuse))
+		tol.SameBits(t, "refresh", r.step(&one, pulsecol.Refresh), part(refresh))
+		tol.SameBits(t, "reuse", r.step(&one, pulsecol.Reuse), part(reuse))
 		single := must(r.ctl.Columns(0))(t)
 		for h := range s.Heads {
 			for u := range columns.Groups() {
@@ -177,7 +178,7 @@ func TestGroupedQueryHeads(t *testing.T) {
 	for _, ratio := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint(ratio), func(t *testing.T) {
 			s := kernel.Shape{Batch: 2, Heads: 2 * ratio, KVHeads: 2, Len: 40, HeadDim: 8}
-			a := randomOperands(5, s)
+			a := attncase.Seeded(5, s)
 			copies := *a
 			copies.KVHeads = s.Heads
 			repeat := func(x []float32) (out []float32) {
@@ -191,8 +192,8 @@ func TestGroupedQueryHeads(t *testing.T) {
 			grouped, full := newRig(t, a, cfg, 1, nil), newRig(t, &copies, cfg, 1, nil)
 			grouped.start(2)
 			full.start(2)
-			sameBits(t, "refresh", grouped.step(a, pulsecol.Refresh), full.step(&copies, pulsecol.Refresh))
-			sameBits(t, "reuse", grouped.step(a, pulsecol.Reuse), full.step(&copies, pulsecol.Reuse))
+			tol.SameBits(t, "refresh", grouped.step(a, pulsecol.Refresh), full.step(&copies, pulsecol.Refresh))
+			tol.SameBits(t, "reuse", grouped.step(a, pulsecol.Reuse), full.step(&copies, pulsecol.Reuse))
 			if diff := cmp.Diff(must(full.ctl.Columns(0))(t).Bits, must(grouped.ctl.Columns(0))(t).Bits); diff != "" {
 				t.Error(diff)
 			}
@@ -207,8 +208,8 @@ func TestLeftPadding(t *testing.T) {
 	const group = 8
 	s := kernel.Shape{Batch: 4, Heads: 4, KVHeads: 2, Len: 44, HeadDim: 8}
 	pad := []int{0, 16, 13, s.Len}
-	a := randomOperands(6, s)
-	padLeft(a, pad...)
+	a := attncase.Seeded(6, s)
+	attncase.PadLeft(a, pad...)
 	cfg := pulsecol.Config{Sparsity: 0.7, GroupSize: group, Schedule: refreshOnce}
 	r := newRig(t, a, cfg, 1, nil)
 	r.start(2)
@@ -263,8 +264,8 @@ func TestLeftPadding(t *testing.T) {
 func TestPaddingIsNeverKept(t *testing.T) {
 	s := kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 44, HeadDim: 8}
 	pad := []int{3, 20, s.Len}
-	a := randomOperands(6, s)
-	padLeft(a, pad...)
+	a := attncase.Seeded(6, s)
+	attncase.PadLeft(a, pad...)
 	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Blocks{Size: 8}, pulsecol.SparseD{BlockSize: 8, Generation: 30}} {
 		r := newRig(t, a, pulsecol.Config{Sparsity: 0.3, GroupSize: 8, Pattern: pattern, Schedule: refreshOnce}, 1, nil)
 		r.start(2)
@@ -309,7 +310,7 @@ func perQuery(s kernel.Shape, keeps func(batch, head, i, j int) bool) *kernel.Ta
 // TestThreads: the number of threads changes no bit of outputs or columns.
 func TestThreads(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 3, KVHeads: 1, Len: 70, HeadDim: 16}
-	a := randomOperands(15, s)
+	a := attncase.Seeded(15, s)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	var want [3][]float32
 	var bits []uint32
@@ -324,7 +325,7 @@ func TestThreads(t *testing.T) {
 			want, bits = got, table
 		}
 		for m := range got {
-			sameBits(t, fmt.Sprint(threads, " threads"), got[m], want[m])
+			tol.SameBits(t, fmt.Sprint(threads, " threads"), got[m], want[m])
 		}
 		if diff := cmp.Diff(bits, table); diff != "" {
 			t.Errorf("%d threads: %s", threads, diff)
@@ -334,7 +335,7 @@ func TestThreads(t *testing.T) {
 
 // TestScale: a config's scale replaces 1/sqrt(head dimension).
 func TestScale(t *testing.T) {
-	a := randomOperands(16, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
+	a := attncase.Seeded(16, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
 	a.Scale = 1.25
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Scale: 1.25, Schedule: refreshOnce}, 1, nil)
 	r.start(2)

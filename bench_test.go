@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
@@ -76,7 +77,7 @@ func value(b *testing.B, vm gorgonia.VM, y *gorgonia.Node) []float32 {
 // in a reuse step at 80 % sparsity. GFLOP/s count what full attention computes.
 func BenchmarkAttention(b *testing.B) {
 	s := kernel.Shape{Batch: 1, Heads: 8, KVHeads: 8, Len: 1024, HeadDim: 64}
-	a := randomOperands(1, s)
+	a := attncase.Seeded(1, s)
 	flops := 4 * float64(s.Heads) * float64(s.Len) * float64(s.Len) * float64(s.HeadDim)
 
 	g := gorgonia.NewGraph()
@@ -120,8 +121,8 @@ func BenchmarkAttention(b *testing.B) {
 func BenchmarkBlock(b *testing.B) {
 	const n, heads, dim, hidden = 1024, 8, 64, 1536
 	const features, theta, eps = heads * dim, 1e4, 1e-5
-	r := newRand(1)
-	x := normal(r, n*features)
+	r := attncase.Rand(1)
+	x := attncase.Normal(r, n*features, 1)
 	ones := slices.Repeat([]float32{1}, features)
 	weights := map[string][]float32{}
 	sizes := map[string][2]int{ // outputs, inputs
@@ -131,7 +132,7 @@ func BenchmarkBlock(b *testing.B) {
 	flops := 4.0 * n * n * features
 	for _, name := range []string{"q", "k", "v", "out", "gate", "up", "down"} {
 		rows, cols := sizes[name][0], sizes[name][1]
-		w := normal(r, rows*cols)
+		w := attncase.Normal(r, rows*cols, 1)
 		for i := range w {
 			w[i] /= float32(math.Sqrt(float64(cols)))
 		}

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -35,7 +37,7 @@ func (r *cacheRig) setBlock(first, end int) {
 // run runs the next step on inputs that depend on its number alone.
 func (r *cacheRig) run() ([]float32, error) {
 	done, _ := r.ctl.Step()
-	return r.step(r.inputs(newRand(uint64(done)), r.ctl.Pass().Rows))
+	return r.step(r.inputs(attncase.Rand(uint64(done)), r.ctl.Pass().Rows))
 }
 
 func (r *cacheRig) mustRun() []float32 {
@@ -198,7 +200,7 @@ func TestStoppedCachedSteps(t *testing.T) {
 			t.Fatalf("step %d is %+v after it was stopped, before %+v", step, again, pass)
 		}
 		stopped.ctx, stop = t.Context(), nil
-		sameBits(t, "output", stopped.mustRun(), straight.mustRun())
+		tol.SameBits(t, "output", stopped.mustRun(), straight.mustRun())
 	}
 }
 
@@ -212,7 +214,7 @@ func (f observe) Observe(o pulsecol.Observation) { f(o) }
 func TestCacheEqualsNone(t *testing.T) {
 	for _, sparsity := range []float64{0, 0.5} {
 		cfg := pulsecol.Config{Sparsity: sparsity, GroupSize: 4, Schedule: pulsecol.Always{}}
-		a := randomOperands(0, cachedShape)
+		a := attncase.Seeded(0, cachedShape)
 		plain := newRig(t, a, cfg, 1, nil)
 		plain.start(20)
 		cfg.Cache = pulsecol.DualCache
@@ -221,13 +223,13 @@ func TestCacheEqualsNone(t *testing.T) {
 			cached.ctl.Invalidate()
 			mode := cached.ctl.Mode()
 			done, _ := cached.ctl.Step()
-			a.Q, a.K, a.V = cached.inputs(newRand(uint64(done)), cachedShape.Len)
-			sameBits(t, "output", cached.mustRun(), plain.step(a, mode))
+			a.Q, a.K, a.V = cached.inputs(attncase.Rand(uint64(done)), cachedShape.Len)
+			tol.SameBits(t, "output", cached.mustRun(), plain.step(a, mode))
 		}
 	}
 	full, all := startCached(t, pulsecol.Config{Cache: pulsecol.PrefixCache}), startCached(t, pulsecol.Config{Cache: pulsecol.PrefixCache, Sparsity: 1e-17, GroupSize: 4})
 	for range 4 {
 		want := full.mustRun()
-		closeTo(t, all.mustRun(), want, want)
+		tol.ClosePlain(t, all.mustRun(), want, want)
 	}
 }

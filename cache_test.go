@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"gorgonia.org/gorgonia"
@@ -86,7 +87,7 @@ func (r *cacheRig) step(q, k, v []float32) ([]float32, error) {
 // inputs draws queries, keys and values of a number of rows.
 func (r *cacheRig) inputs(rng *rand.Rand, rows int) (q, k, v []float32) {
 	s := r.shape
-	return normal(rng, s.Batch*s.Heads*rows*s.HeadDim), normal(rng, s.Batch*s.KVHeads*rows*s.HeadDim), normal(rng, s.Batch*s.KVHeads*rows*s.HeadDim)
+	return attncase.Normal(rng, s.Batch*s.Heads*rows*s.HeadDim, 1), attncase.Normal(rng, s.Batch*s.KVHeads*rows*s.HeadDim, 1), attncase.Normal(rng, s.Batch*s.KVHeads*rows*s.HeadDim, 1)
 }
 
 // TestCache holds generations with a cache to the reference: every kind of step, every
@@ -94,7 +95,7 @@ func (r *cacheRig) inputs(rng *rand.Rand, rows int) (q, k, v []float32) {
 func TestCache(t *testing.T) {
 	kinds := map[string]int{}
 	for seed := range uint64(120) {
-		rng := newRand(seed)
+		rng := attncase.Rand(seed)
 		s := kernel.Shape{Batch: 1 + rng.IntN(2), KVHeads: 1 + rng.IntN(2), HeadDim: 2 + rng.IntN(15)}
 		s.Heads = s.KVHeads * []int{1, 2, 7}[rng.IntN(3)]
 		prompt, length, blocks := rng.IntN(20), 1+rng.IntN(7), 1+rng.IntN(4)
@@ -108,7 +109,7 @@ func TestCache(t *testing.T) {
 		var mask []float32
 		if rng.IntN(3) == 0 {
 			a := kernel.Operands{Shape: s}
-			padLeft(&a, prompt/2, 0)
+			attncase.PadLeft(&a, prompt/2, 0)
 			mask = a.Valid
 		}
 		what := fmt.Sprintf("seed %d: %+v, %+v", seed, s, cfg)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // cacheReference is one attention layer with a cache as docs/cache.md describes it, in
@@ -138,14 +139,14 @@ func (c *cacheReference) step(p pulsecol.Pass, b pulsecol.Block, choose bool, q,
 }
 
 // tolerance is how far an output in float32 may be off. A score of D products, which are
-// rounded and added up, has an error of at most (D+2)·ulp·magnitude, and a weight that of
+// rounded and added up, has an error of at most (D+2)·tol.ULP·magnitude, and a weight that of
 // its exponent and its normalization: up to twice that relative to itself.
 func (c *cacheReference) tolerance() float64 {
 	largest := 0.0
 	for _, x := range c.v {
 		largest = max(largest, math.Abs(x))
 	}
-	return (2*float64(c.HeadDim+2)*c.magnitude + 16) * ulp * largest
+	return (2*float64(c.HeadDim+2)*c.magnitude + 16) * tol.ULP * largest
 }
 
 // at is where key j of query head h begins.

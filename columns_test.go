@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -20,8 +22,8 @@ import (
 // changes nothing else.
 func TestPermutedKeys(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 50, HeadDim: 8}
-	a := randomOperands(7, s)
-	to := newRand(8).Perm(s.Len) // key j moves to to[j]
+	a := attncase.Seeded(7, s)
+	to := attncase.Rand(8).Perm(s.Len) // key j moves to to[j]
 	moved := *a
 	move := func(x []float32) []float32 {
 		out := make([]float32, len(x))
@@ -60,13 +62,13 @@ func TestRows(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 150, HeadDim: 8}
 	n := int32(s.Len)
 	selected := [][]int32{{0, -1, -1}, {n - 1, 2*n - 1, -1}, {-1, n + 70, 75}, {-1, -1, -1}, {0, 2*n - 1, 40}, {n, n, n}}
-	fixed := pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{randomColumns(newRand(1), 1, s.Heads, s.Len, 32)}}
+	fixed := pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{randomColumns(attncase.Rand(1), 1, s.Heads, s.Len, 32)}}
 	for _, pattern := range []pulsecol.Pattern{nil, pulsecol.Blocks{Size: 16}, pulsecol.SparseD{BlockSize: 32}, pulsecol.SlidingWindow{Width: 20}, pulsecol.Streaming{Width: 20}, fixed} {
 		for _, padded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v,padded=%v", pattern, padded), func(t *testing.T) {
-				a := randomOperands(21, s)
+				a := attncase.Seeded(21, s)
 				if padded {
-					padLeft(a, 0, 20)
+					attncase.PadLeft(a, 0, 20)
 				}
 				ctl := newController(t, pulsecol.Config{Sparsity: 0.7, GroupSize: 32, Pattern: pattern, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}})
 				g := gorgonia.NewGraph()
@@ -86,7 +88,7 @@ func TestRows(t *testing.T) {
 					ctl.SetDense(off)
 					r.start(len(selected))
 					for step, want := range selected {
-						next := *randomOperands(uint64(22+step), s)
+						next := *attncase.Seeded(uint64(22+step), s)
 						next.Valid = a.Valid
 						r.let(&next)
 						if err := gorgonia.Let(rows, dense(want, 3)); err != nil {
@@ -102,7 +104,7 @@ func TestRows(t *testing.T) {
 							}
 							for h := range s.Heads {
 								at := ((int(row/n)*s.Heads+h)*s.Len + int(row%n)) * s.HeadDim
-								sameBits(t, fmt.Sprintf("round %d, step %d (%v), row %d, head %d", round, step, ctl.LastMode(), row, h),
+								tol.SameBits(t, fmt.Sprintf("round %d, step %d (%v), row %d, head %d", round, step, ctl.LastMode(), row, h),
 									some.Data().([]float32)[at:at+s.HeadDim], all.Data().([]float32)[at:at+s.HeadDim])
 							}
 						}
@@ -131,7 +133,7 @@ func TestRows(t *testing.T) {
 // over the whole sequence.
 func TestOneGroup(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 37, HeadDim: 8}
-	a := randomOperands(9, s)
+	a := attncase.Seeded(9, s)
 	var tables [2]*pulsecol.ColumnTable
 	for i, group := range []int{s.Len, 1 << 30} {
 		r := newRig(t, a, pulsecol.Config{Sparsity: 0.8, GroupSize: group}, 1, nil)
@@ -150,7 +152,7 @@ func TestOneGroup(t *testing.T) {
 
 // TestTies: among keys with equal scores the first are kept.
 func TestTies(t *testing.T) {
-	a := randomOperands(10, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 40, HeadDim: 4})
+	a := attncase.Seeded(10, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 40, HeadDim: 4})
 	clear(a.K) // every key gets 1/40
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.875, GroupSize: 16}, 1, nil)
 	r.start(1)
@@ -170,7 +172,7 @@ func TestSpecialValues(t *testing.T) {
 	for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Blocks{Size: 4}, pulsecol.SparseD{BlockSize: 8, Generation: 10}, pulsecol.Streaming{Width: 8}} {
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32} {
 			for which := range 4 {
-				a := randomOperands(11, s)
+				a := attncase.Seeded(11, s)
 				inputs := [][]float32{a.Q, a.K, a.V}
 				if which < 3 {
 					inputs[which][17] = bad

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
@@ -58,7 +59,7 @@ func TestModesOfAGeneration(t *testing.T) {
 			[]pulsecol.Mode{refresh, denseStep, refresh, refresh, reuse, reuse, refresh, reuse, reuse, refresh}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := randomOperands(1, small)
+			a := attncase.Seeded(1, small)
 			r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 4}}, 2, nil)
 			r.start(10)
 			var got []pulsecol.Mode
@@ -96,7 +97,7 @@ func TestModesOfAGeneration(t *testing.T) {
 // TestDenseStepsUseFreshInputs: with SetDense a step is full attention on its own inputs;
 // without it the next step uses the columns of the last refresh.
 func TestDenseStepsUseFreshInputs(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
 	r.start(4)
 	r.step(a, refresh)
@@ -114,7 +115,7 @@ func TestDenseStepsUseFreshInputs(t *testing.T) {
 
 // TestStart: a new generation counts from 1 and has no columns of the last one.
 func TestStart(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 1, nil)
 	if got := r.ctl.Mode(); got != denseStep {
 		t.Errorf("before Start Mode is %v, want dense", got)
@@ -173,7 +174,7 @@ func TestStart(t *testing.T) {
 // TestStats compares the numbers with counts from tables and modes.
 func TestStats(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 100, HeadDim: 8}
-	a, b := randomOperands(1, s), randomOperands(2, s)
+	a, b := attncase.Seeded(1, s), attncase.Seeded(2, s)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.7, GroupSize: 16, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}, 2, nil)
 	planned := r.ctl.ColumnBytes(r.g)
 	r.start(4)
@@ -227,7 +228,7 @@ func TestStats(t *testing.T) {
 
 // TestModesAndColumnBytes: modes and bytes of column tables, by configuration.
 func TestModesAndColumnBytes(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4}) // 5 groups of 8, 2 words
+	a := attncase.Seeded(1, kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4}) // 5 groups of 8, 2 words
 	for _, c := range []struct {
 		cfg   pulsecol.Config
 		modes []pulsecol.Mode
@@ -256,7 +257,7 @@ func TestModesAndColumnBytes(t *testing.T) {
 
 // TestColumnsErrors: a table that is not there is an error.
 func TestColumnsErrors(t *testing.T) {
-	r := newRig(t, randomOperands(1, small), pulsecol.Config{Sparsity: 0.5}, 2, nil)
+	r := newRig(t, attncase.Seeded(1, small), pulsecol.Config{Sparsity: 0.5}, 2, nil)
 	for _, layer := range []int{-1, 2} {
 		if _, err := r.ctl.Columns(layer); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("layer %d, want 0 to 1", layer)) {
 			t.Errorf("layer %d: %v", layer, err)
@@ -273,7 +274,7 @@ func TestColumnsErrors(t *testing.T) {
 // TestCustomSchedule: the controller follows a schedule that a user defines. A mode that
 // does not exist is an error of the step, not a panic.
 func TestCustomSchedule(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	modes := []pulsecol.Mode{reuse, denseStep, reuse, refresh, 3, reuse}
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: custom(func(step, total int) pulsecol.Mode {
 		if total != 6 {
@@ -306,7 +307,7 @@ func TestCustomSchedule(t *testing.T) {
 
 // TestControllerClose: everything after Close is ErrClosed, a second Close is fine.
 func TestControllerClose(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5}, 1, nil)
 	r.start(3)
 	r.step(a, refresh)
@@ -337,7 +338,7 @@ func TestControllerClose(t *testing.T) {
 // TestLayerIdentity: the same index is the same layer, and layers of two controllers with
 // different names stay separate in one graph.
 func TestLayerIdentity(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	one := newController(t, pulsecol.Config{Sparsity: 0.5})
 	if one.Layer(2) != one.Layer(2) || one.Layer(1) == one.Layer(2) {
 		t.Error("Layer(i) is not a function of i")

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -50,9 +52,9 @@ func TestFixedRoundTrip(t *testing.T) {
 		for _, pattern := range []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Blocks{Size: 3}, pulsecol.SparseD{BlockSize: 16, Generation: s.Len / 2}} {
 			for _, padded := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v,%v,padded=%v", s, pattern, padded), func(t *testing.T) {
-					a, b := randomOperands(1, s.Shape), randomOperands(2, s.Shape)
+					a, b := attncase.Seeded(1, s.Shape), attncase.Seeded(2, s.Shape)
 					if padded {
-						padLeft(a, s.Len-1, s.Len/2, s.Len) // the third row is nothing else
+						attncase.PadLeft(a, s.Len-1, s.Len/2, s.Len) // the third row is nothing else
 						b.Valid = a.Valid
 					}
 					const layers = 2
@@ -65,8 +67,8 @@ func TestFixedRoundTrip(t *testing.T) {
 					}
 					to := newRig(t, a, pulsecol.Config{Pattern: pulsecol.Fixed{Tables: tables}}, layers, nil)
 					to.start(3)
-					sameBits(t, "on b", to.step(b, reuse), from.step(b, reuse))
-					sameBits(t, "on a", to.step(a, reuse), from.step(a, reuse))
+					tol.SameBits(t, "on b", to.step(b, reuse), from.step(b, reuse))
+					tol.SameBits(t, "on a", to.step(a, reuse), from.step(a, reuse))
 					for i, want := range tables {
 						if diff := cmp.Diff(want, must(to.ctl.Columns(i))(t)); diff != "" {
 							t.Errorf("layer %d (-given +read):\n%s", i, diff)
@@ -84,7 +86,7 @@ func TestFixedRoundTrip(t *testing.T) {
 // TestFixed holds attention on tables for some or all batch rows and heads to the
 // reference, with and without padding.
 func TestFixed(t *testing.T) {
-	r := newRand(5)
+	r := attncase.Rand(5)
 	for _, s := range shapes() {
 		if s.Cost() > 4e5 {
 			continue // the reference runs up to 24 times
@@ -93,11 +95,11 @@ func TestFixed(t *testing.T) {
 			for _, heads := range []int{1, s.Heads} {
 				for _, padded := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%v,%dx%d,padded=%v", s, batch, heads, padded), func(t *testing.T) {
-						a, b := randomOperands(1, s.Shape), randomOperands(2, s.Shape)
+						a, b := attncase.Seeded(1, s.Shape), attncase.Seeded(2, s.Shape)
 						table := randomColumns(r, batch, heads, s.Len, s.Group)
 						if padded {
-							padLeft(a, s.Len/2, 0, s.Len)
-							padLeft(b, s.Len/3, s.Len, 1) // another step may have other padding
+							attncase.PadLeft(a, s.Len/2, 0, s.Len)
+							attncase.PadLeft(b, s.Len/3, s.Len, 1) // another step may have other padding
 						}
 						g := newRig(t, a, pulsecol.Config{GroupSize: s.Group, Pattern: pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{table}}}, 1, nil)
 						want := keptBy(table, s.Shape)
@@ -116,8 +118,8 @@ func TestFixed(t *testing.T) {
 // TestFixedPadding: a group without a key gets zeros, whether all its keys are padding or
 // the table has none.
 func TestFixedPadding(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
-	padLeft(a, 33)
+	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
+	attncase.PadLeft(a, 33)
 	table := must(pulsecol.NewColumnTable(1, 1, 40, 10, func(_, _, group int) []int {
 		if group == 1 {
 			return nil
@@ -136,8 +138,8 @@ func TestFixedPadding(t *testing.T) {
 // TestFixedNeverRefreshes: with any schedule, sparsity and Invalidate, every step reads the
 // given tables, and the controller allocates none.
 func TestFixedNeverRefreshes(t *testing.T) {
-	a := randomOperands(1, small)
-	table := randomColumns(newRand(1), 1, small.Heads, small.Len, 8)
+	a := attncase.Seeded(1, small)
+	table := randomColumns(attncase.Rand(1), 1, small.Heads, small.Len, 8)
 	given := slices.Clone(table.Bits)
 	for _, schedule := range []pulsecol.Schedule{nil, pulsecol.Always{}, pulsecol.AlwaysDense{}, pulsecol.Skip{Fraction: 0.5}} {
 		for _, sparsity := range []float64{0, 0.9} {
@@ -152,7 +154,7 @@ func TestFixedNeverRefreshes(t *testing.T) {
 				r.start(4)
 				first := r.step(a, reuse)
 				r.ctl.Invalidate()
-				sameBits(t, "after Invalidate", r.step(a, reuse), first)
+				tol.SameBits(t, "after Invalidate", r.step(a, reuse), first)
 			}
 			s := r.ctl.Stats()
 			if s.Reuses != 2 || s.Refreshes != 0 || s.Layers[0].Refreshes != 0 || s.Layers[0].Bytes != 0 || s.Layers[0].Churn != 0 || r.ctl.Drift() != 0 {
@@ -167,7 +169,7 @@ func TestFixedNeverRefreshes(t *testing.T) {
 
 // TestFixedConfig names what is wrong with tables.
 func TestFixedConfig(t *testing.T) {
-	good := randomColumns(newRand(1), 2, 3, 70, 16)
+	good := randomColumns(attncase.Rand(1), 2, 3, 70, 16)
 	// bad returns good after a change.
 	bad := func(change func(c *pulsecol.ColumnTable)) *pulsecol.ColumnTable {
 		copied := *good
@@ -193,7 +195,7 @@ func TestFixedConfig(t *testing.T) {
 		"90 words of Bits, want 2·3·ceil(9223372036854775807/":                                  fixed(bad(func(c *pulsecol.ColumnTable) { c.Len = math.MaxInt })),
 		"Tables[0]: wrong value: batch row 1, head 2, group 4 keeps keys beyond the last of 70": fixed(bad(func(c *pulsecol.ColumnTable) { c.Bits[len(c.Bits)-1] |= 1 << 6 })),
 		"Tables[0]: wrong value: no group keeps a key":                                          fixed(bad(func(c *pulsecol.ColumnTable) { clear(c.Bits) })),
-		"Tables[1] has groups of 8 queries, want 16 as the tables before":                       fixed(good, randomColumns(newRand(2), 1, 1, 70, 8)),
+		"Tables[1] has groups of 8 queries, want 16 as the tables before":                       fixed(good, randomColumns(attncase.Rand(2), 1, 1, 70, 8)),
 		"GroupSize is 32, want 16 as the tables of Pattern fixed columns have, or 0 for that":   grouped,
 		"Schedule adaptive": adaptive,
 	} {
@@ -213,7 +215,7 @@ func TestFixedConfig(t *testing.T) {
 // names it, before the graph has nodes for it.
 func TestFixedInGraph(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 40, HeadDim: 4}
-	r := newRand(1)
+	r := attncase.Rand(1)
 	good := randomColumns(r, 2, 4, 40, 8)
 	none := randomColumns(r, 2, 4, 40, 8)
 	clear(none.Bits[2*((1*4+2)*5+3):][:2])
@@ -226,7 +228,7 @@ func TestFixedInGraph(t *testing.T) {
 	} {
 		ctl := newController(t, pulsecol.Config{Pattern: pulsecol.Fixed{Tables: []*pulsecol.ColumnTable{good, table, good}}})
 		g := gorgonia.NewGraph()
-		q, k, v, _ := qkv(g, randomOperands(1, s))
+		q, k, v, _ := qkv(g, attncase.Seeded(1, s))
 		must(pulsecol.Attention(q, k, v, ctl.Layer(0)))(t)
 		before := len(g.AllNodes())
 		_, err := pulsecol.Attention(q, k, v, ctl.Layer(1))

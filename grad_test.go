@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -105,7 +106,7 @@ func newSlopes(weights []float32, a *kernel.Operands, table *kernel.Table) *slop
 func (s *slopes) check(t *testing.T, got [3][]float32) {
 	t.Helper()
 	for i, want := range s.want {
-		tol.CloseAbs(t, got[i], want, bound(s.plain[i], want)+s.off)
+		tol.CloseAbs(t, got[i], want, tol.Bound(s.plain[i], want)+s.off)
 	}
 }
 
@@ -120,12 +121,12 @@ type gradCase struct {
 func newGradCase(r *rand.Rand) gradCase {
 	s := kernel.Shape{Batch: 1 + r.IntN(2), KVHeads: 1 + r.IntN(2), Len: 1 + r.IntN(7), HeadDim: 1 + r.IntN(3)}
 	s.Heads = s.KVHeads * []int{1, 2, 7}[r.IntN(3)]
-	a := randomOperands(r.Uint64(), s)
+	a := attncase.Seeded(r.Uint64(), s)
 	round(a)
 	if r.IntN(2) == 0 {
-		padLeft(a, r.IntN(s.Len), r.IntN(s.Len+1)) // the second row may be nothing else
+		attncase.PadLeft(a, r.IntN(s.Len), r.IntN(s.Len+1)) // the second row may be nothing else
 	}
-	c := gradCase{a: a, weights: normal(r, len(a.Q))}
+	c := gradCase{a: a, weights: attncase.Normal(r, len(a.Q), 1)}
 	c.cfg = pulsecol.Config{
 		Sparsity:  []float64{1e-17, 0.3, 0.6, 0.99}[r.IntN(4)], // from every key to one
 		GroupSize: []int{1, 2, 3, s.Len + 3}[r.IntN(4)],
@@ -163,7 +164,7 @@ func TestGradients(t *testing.T) {
 	if testing.Short() {
 		cases = 20
 	}
-	r := newRand(17)
+	r := attncase.Rand(17)
 	for i := range cases {
 		c := newGradCase(r)
 		name := fmt.Sprintf("%d-%s-%v-%g-padded=%v", i, caseName(c.a.Shape, c.cfg.GroupSize), c.cfg.Pattern, c.cfg.Sparsity, c.a.Valid != nil)
@@ -194,10 +195,10 @@ func TestGradients(t *testing.T) {
 // TestLispMachineSums: a second reader's gradients and those of a step before are
 // added to, not replaced.
 func TestLispMachineSums(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 5, HeadDim: 2})
+	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 5, HeadDim: 2})
 	a.K, a.V = a.Q, a.Q
 	round(a)
-	weights := normal(newRand(2), len(a.Q))
+	weights := attncase.Normal(attncase.Rand(2), len(a.Q), 1)
 	ctl := newController(t, pulsecol.Config{})
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithShape(1, 2, 5, 2), gorgonia.WithName("x"), gorgonia.WithValue(dense(a.Q, 1, 2, 5, 2)))
@@ -219,13 +220,13 @@ func TestLispMachineSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Close()
-		tol.CloseAbs(t, must(x.Grad())(t).Data().([]float32), want, bound(plain, want)+3*float64(steps)*one.off)
+		tol.CloseAbs(t, must(x.Grad())(t).Data().([]float32), want, tol.Bound(plain, want)+3*float64(steps)*one.off)
 	}
 }
 
 // TestLispMachineOptions: what the options of a Lisp machine do to a step.
 func TestLispMachineOptions(t *testing.T) {
-	c := newGradCase(newRand(3))
+	c := newGradCase(attncase.Rand(3))
 	logger := log.New(io.Discard, "", 0)
 	for name, opts := range map[string][]gorgonia.VMOpt{
 		"NaNWatch":       {gorgonia.WithNaNWatch()},
@@ -288,7 +289,7 @@ func TestLispMachineOptions(t *testing.T) {
 // TestLispMachineAndWorkspace: a plan counts no readers in a backward pass, so the
 // gradient of an input that it has planned is an error and not one of other values.
 func TestLispMachineAndWorkspace(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	ctl := newController(t, pulsecol.Config{})
 	g := gorgonia.NewGraph()
 	r := &rig{t: t, g: g, ctl: ctl}
@@ -309,7 +310,7 @@ func TestLispMachineAndWorkspace(t *testing.T) {
 
 // TestNoGradientOfRows: with selected rows there is no gradient under either machine.
 func TestNoGradientOfRows(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2})
+	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2})
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})
 	r := &rig{t: t, g: gorgonia.NewGraph(), ctl: ctl}
 	r.q, r.k, r.v, _ = qkv(r.g, a)

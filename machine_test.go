@@ -14,7 +14,9 @@ import (
 	"github.com/chewxy/hm"
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -70,8 +72,8 @@ func TestFailedStep(t *testing.T) {
 			for _, planned := range []bool{false, true} {
 				t.Run(fmt.Sprintf("step%d-%dtimes-workspace=%v", failAt, times, planned), func(t *testing.T) {
 					fail := false
-					calm := newRig(t, randomOperands(1, shape), cfg, 2, hooked(t, func() error { return nil }))
-					r := newRig(t, randomOperands(1, shape), cfg, 2, hooked(t, func() error {
+					calm := newRig(t, attncase.Seeded(1, shape), cfg, 2, hooked(t, func() error { return nil }))
+					r := newRig(t, attncase.Seeded(1, shape), cfg, 2, hooked(t, func() error {
 						if fail {
 							return boom
 						}
@@ -83,12 +85,12 @@ func TestFailedStep(t *testing.T) {
 					calm.start(len(modes))
 					r.start(len(modes))
 					for i, mode := range modes {
-						a := randomOperands(uint64(10+i), shape)
+						a := attncase.Seeded(uint64(10+i), shape)
 						if i+1 == failAt {
 							before := snapshot(r.ctl)
 							fail = true
 							for range times {
-								r.let(randomOperands(99, shape)) // must have no effect later
+								r.let(attncase.Seeded(99, shape)) // must have no effect later
 								if err := r.m.Step(); !errors.Is(err, boom) {
 									t.Fatalf("got %v, want the operator's error", err)
 								}
@@ -107,7 +109,7 @@ func TestFailedStep(t *testing.T) {
 							}
 							fail = false
 						}
-						sameBits(t, fmt.Sprint("step ", i+1), r.step(a, mode), calm.step(a, mode))
+						tol.SameBits(t, fmt.Sprint("step ", i+1), r.step(a, mode), calm.step(a, mode))
 						if diff := cmp.Diff(snapshot(calm.ctl), snapshot(r.ctl)); diff != "" {
 							t.Fatalf("columns after step %d (-undisturbed +got):\n%s", i+1, diff)
 						}
@@ -128,17 +130,17 @@ func TestCancelledStep(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}} // 1, 4 of 4
 	modes := []pulsecol.Mode{refresh, reuse, reuse, refresh}
 	shape := kernel.Shape{Batch: 1, Heads: 4, KVHeads: 4, Len: 300, HeadDim: 16}
-	calm := newRig(t, randomOperands(1, shape), cfg, 2, nil)
+	calm := newRig(t, attncase.Seeded(1, shape), cfg, 2, nil)
 	calm.start(len(modes))
 	whole := time.Now()
 	var want [][]float32
 	for i, mode := range modes {
-		want = append(want, calm.step(randomOperands(uint64(i), shape), mode))
+		want = append(want, calm.step(attncase.Seeded(uint64(i), shape), mode))
 	}
 	mean := time.Since(whole) / time.Duration(len(modes))
 
 	var cancel context.CancelFunc
-	r := newRig(t, randomOperands(1, shape), cfg, 2, hooked(t, func() error {
+	r := newRig(t, attncase.Seeded(1, shape), cfg, 2, hooked(t, func() error {
 		cancel()
 		return nil
 	}))
@@ -156,8 +158,8 @@ func TestCancelledStep(t *testing.T) {
 	}
 	r.start(len(modes))
 	for i, mode := range modes {
-		a := randomOperands(uint64(i), shape)
-		r.let(randomOperands(99, shape))
+		a := attncase.Seeded(uint64(i), shape)
+		r.let(attncase.Seeded(99, shape))
 		before := snapshot(r.ctl)
 
 		// Before the step.
@@ -190,7 +192,7 @@ func TestCancelledStep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sameBits(t, fmt.Sprint("step ", i+1), r.values(), want[i])
+		tol.SameBits(t, fmt.Sprint("step ", i+1), r.values(), want[i])
 	}
 }
 
@@ -208,7 +210,7 @@ func snapshot(c *pulsecol.Controller) (tables [2]string) {
 // if dense steps or a new generation come first.
 func TestFailedRefreshThenDense(t *testing.T) {
 	fail := false
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}, 2, hooked(t, func() error {
 		if fail {
 			return errors.New("boom")
@@ -244,11 +246,11 @@ func TestFailedRefreshThenDense(t *testing.T) {
 // Machine runs the next step, with or without Reset in between.
 func TestRunAllWithoutReset(t *testing.T) {
 	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: pulsecol.Uniform{Eta: 1, Refreshes: 2}}
-	with, without := newRig(t, randomOperands(1, small), cfg, 2, nil), newRig(t, randomOperands(1, small), cfg, 2, nil)
+	with, without := newRig(t, attncase.Seeded(1, small), cfg, 2, nil), newRig(t, attncase.Seeded(1, small), cfg, 2, nil)
 	with.start(5)
 	without.start(5)
 	for i := range 5 {
-		a := randomOperands(uint64(i), small)
+		a := attncase.Seeded(uint64(i), small)
 		with.let(a)
 		without.let(a)
 		if err := with.m.RunAll(); err != nil {
@@ -262,7 +264,7 @@ func TestRunAllWithoutReset(t *testing.T) {
 		if err := without.m.RunAll(); err != nil {
 			t.Fatal(err)
 		}
-		sameBits(t, fmt.Sprint("step ", i+1), without.values(), want)
+		tol.SameBits(t, fmt.Sprint("step ", i+1), without.values(), want)
 	}
 	if got := without.ctl.Stats(); got.Steps != 5 || !slices.Equal(got.RefreshSteps, []int{1, 5}) {
 		t.Errorf("%+v", got)
@@ -273,7 +275,7 @@ func TestRunAllWithoutReset(t *testing.T) {
 // with and without a workspace.
 func TestReadValuesStay(t *testing.T) {
 	for _, planned := range []bool{false, true} {
-		r := newRig(t, randomOperands(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 2, nil)
+		r := newRig(t, attncase.Seeded(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8, Schedule: refreshOnce}, 2, nil)
 		if planned {
 			r.plan()
 		}
@@ -282,11 +284,11 @@ func TestReadValuesStay(t *testing.T) {
 		for i, mode := range []pulsecol.Mode{refresh, reuse, reuse, denseStep} {
 			r.ctl.SetDense(mode == denseStep)
 			r.out = nil // Read copies into a value that is there, and makes one otherwise
-			copies = append(copies, r.step(randomOperands(uint64(i), small), mode))
+			copies = append(copies, r.step(attncase.Seeded(uint64(i), small), mode))
 			kept = append(kept, r.out.Data().([]float32))
 		}
 		for i := range kept {
-			sameBits(t, fmt.Sprintf("step %d, workspace %v", i+1, planned), kept[i], copies[i])
+			tol.SameBits(t, fmt.Sprintf("step %d, workspace %v", i+1, planned), kept[i], copies[i])
 		}
 	}
 }
@@ -308,7 +310,7 @@ func TestClosedZeroMachine(t *testing.T) {
 
 // TestNilContext: a nil context is an error, and the step may be run again.
 func TestNilContext(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, GroupSize: 8}, 1, nil)
 	r.start(1)
 	var none context.Context
@@ -324,13 +326,13 @@ func TestBusy(t *testing.T) {
 	var r *rig
 	var errs [4]error
 	inside := false
-	r = newRig(t, randomOperands(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8}, 2, hooked(t, func() error {
+	r = newRig(t, attncase.Seeded(1, small), pulsecol.Config{Sparsity: 0.5, GroupSize: 8}, 2, hooked(t, func() error {
 		if inside {
 			errs = [4]error{r.m.RunAll(), r.m.Close(), r.ctl.Start(2), r.ctl.Close()}
 		}
 		return nil
 	}))
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	r.start(2)
 	inside = true
 	r.step(a, refresh)
@@ -346,7 +348,7 @@ func TestBusy(t *testing.T) {
 // TestInternalErrorThroughMachine: a panic inside an operator is an error of the step that
 // errors.Is finds, and the process continues.
 func TestInternalErrorThroughMachine(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	g := gorgonia.NewGraph()
 	q, k, v, _ := qkv(g, a)
 	ctl := newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 8})

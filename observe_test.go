@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 )
 
@@ -32,9 +34,9 @@ func TestObserve(t *testing.T) {
 	for _, s := range shapes() {
 		for _, padded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v padded %t", s, padded), func(t *testing.T) {
-				a, b := randomOperands(1, s.Shape), randomOperands(2, s.Shape)
+				a, b := attncase.Seeded(1, s.Shape), attncase.Seeded(2, s.Shape)
 				if padded {
-					padLeft(a, slices.Repeat([]int{s.Len / 2}, s.Batch)...)
+					attncase.PadLeft(a, slices.Repeat([]int{s.Len / 2}, s.Batch)...)
 					b.Valid = a.Valid
 				}
 				const layers, total = 2, 5
@@ -63,9 +65,9 @@ func TestObserve(t *testing.T) {
 							t.Errorf("scale %v and mask %v, want %v and %v", o.Scale, o.Valid, a.Scale, c.in.Valid)
 						}
 						if i == 0 {
-							sameBits(t, "queries", o.Q, c.in.Q)
+							tol.SameBits(t, "queries", o.Q, c.in.Q)
 						}
-						sameBits(t, "keys", o.K, c.in.K)
+						tol.SameBits(t, "keys", o.K, c.in.K)
 						if step == 0 {
 							if o.Columns != nil {
 								t.Errorf("columns before the first refresh: %+v", o.Columns)
@@ -86,14 +88,14 @@ func TestObserve(t *testing.T) {
 // TestObserveQueriesOfTheLayer: a layer reports its own queries, here the output of the
 // previous layer.
 func TestObserveQueriesOfTheLayer(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	var w watcher
 	r := newRig(t, a, pulsecol.Config{Observer: &w}, 2, nil)
 	r.start(1)
 	r.step(a, pulsecol.Dense)
 	one := newRig(t, a, pulsecol.Config{}, 1, nil)
 	one.start(1)
-	sameBits(t, "queries of layer 1", w.seen[1].Q, one.step(a, pulsecol.Dense))
+	tol.SameBits(t, "queries of layer 1", w.seen[1].Q, one.step(a, pulsecol.Dense))
 }
 
 // moody is an observer that panics while it is angry.
@@ -107,7 +109,7 @@ func (m *moody) Observe(pulsecol.Observation) {
 
 // TestObserverPanics: the step fails and does not count; the next one runs.
 func TestObserverPanics(t *testing.T) {
-	a := randomOperands(1, small)
+	a := attncase.Seeded(1, small)
 	o := moody{angry: true}
 	r := newRig(t, a, pulsecol.Config{Sparsity: 0.5, Observer: &o}, 1, nil)
 	r.start(2)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
@@ -16,10 +17,10 @@ func TestPaddingQueriesDoNotChoose(t *testing.T) {
 	const group = 8
 	s := kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 44, HeadDim: 8}
 	pad := []int{3, 20, 41}
-	a, b := randomOperands(6, s), randomOperands(6, s)
-	padLeft(a, pad...)
-	padLeft(b, pad...)
-	other := randomOperands(7, s)
+	a, b := attncase.Seeded(6, s), attncase.Seeded(6, s)
+	attncase.PadLeft(a, pad...)
+	attncase.PadLeft(b, pad...)
+	other := attncase.Seeded(7, s)
 	for i := range b.Q {
 		if batch, query := i/(s.Heads*s.Len*s.HeadDim), i/s.HeadDim%s.Len; query < pad[batch] {
 			b.Q[i] = 10 * other.Q[i]

@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // TestStaticPatterns: window and streaming attention against their definitions,
@@ -34,9 +36,9 @@ func TestStaticPatterns(t *testing.T) {
 		for _, padded := range []bool{false, true} {
 			for _, group := range []int{1, 8, 32, 100} {
 				t.Run(fmt.Sprintf("%v-padded=%v-group%d", c.pattern, padded, group), func(t *testing.T) {
-					a := randomOperands(12, s)
+					a := attncase.Seeded(12, s)
 					if padded {
-						padLeft(a, 0, 20)
+						attncase.PadLeft(a, 0, 20)
 					}
 					r := newRig(t, a, pulsecol.Config{Pattern: c.pattern, GroupSize: group, Sparsity: 0.9}, 1, nil)
 					r.start(2)
@@ -50,7 +52,7 @@ func TestStaticPatterns(t *testing.T) {
 					})
 					first := r.step(a, pulsecol.Reuse)
 					checkAttention(t, first, a, table)
-					sameBits(t, "second step", r.step(a, pulsecol.Reuse), first)
+					tol.SameBits(t, "second step", r.step(a, pulsecol.Reuse), first)
 					stats := r.ctl.Stats()
 					if got, want := stats.Layers[0].Density, float64(pairs)/float64(s.Batch*s.Heads*s.Len*s.Len); math.Abs(got-want) > 1e-15 {
 						t.Errorf("density %v, want %v", got, want)
@@ -69,8 +71,8 @@ func TestStaticPatterns(t *testing.T) {
 func TestBlocksPattern(t *testing.T) {
 	const group, block, sparsity = 16, 8, 0.6
 	s := kernel.Shape{Batch: 2, Heads: 2, KVHeads: 2, Len: 67, HeadDim: 8}
-	a := randomOperands(13, s)
-	padLeft(a, 0, 20)
+	a := attncase.Seeded(13, s)
+	attncase.PadLeft(a, 0, 20)
 	r := newRig(t, a, pulsecol.Config{Pattern: pulsecol.Blocks{Size: block}, GroupSize: group, Sparsity: sparsity, Schedule: refreshOnce}, 1, nil)
 	r.start(2)
 	checkAttention(t, r.step(a, pulsecol.Refresh), a, nil)
@@ -124,7 +126,7 @@ func TestSparseDPattern(t *testing.T) {
 	for _, scale := range []float64{0, 1.5} {
 		t.Run(fmt.Sprint("ScoreScale ", scale), func(t *testing.T) {
 			s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 2, Len: 60, HeadDim: 8}
-			a := randomOperands(14, s)
+			a := attncase.Seeded(14, s)
 			r := newRig(t, a, pulsecol.Config{
 				Sparsity: 0.5, GroupSize: 32, Schedule: pulsecol.Skip{},
 				Pattern: pulsecol.SparseD{BlockSize: 8, Generation: 24, ScoreScale: scale},

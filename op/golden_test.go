@@ -10,6 +10,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/tensor"
 )
@@ -17,60 +18,35 @@ import (
 // TestGoldenAttention runs every operator of column-sparse attention on a tape
 // machine against the reference outputs.
 func TestGoldenAttention(t *testing.T) {
-	var cases []struct {
-		Case      int
-		Batch     int
-		Heads     int
-		KVHeads   int `json:"kv_heads"`
-		Len       int `json:"seq_len"`
-		HeadDim   int `json:"head_dim"`
-		GroupSize int `json:"group_size"`
-		Sparsity  float64
-		Keep      int
-	}
-	set := golden.Open(t, "kernel/attention")
-	set.JSON(&cases)
-	if len(cases) == 0 {
-		t.Fatal("no cases")
-	}
-	for _, c := range cases {
-		t.Run(fmt.Sprint("case", c.Case), func(t *testing.T) {
-			load := func(name string) []float32 {
-				x, _ := set.Float32s(fmt.Sprintf("case%d.%s", c.Case, name))
-				return x
+	golden.Attentions(t, func(t *testing.T, c *golden.Attention) {
+		a := c.Operands()
+		in := qkv(a)
+		p := op.AttentionParams{Group: c.GroupSize, Selection: op.Selection{Sparsity: c.Sparsity}}
+
+		full := run(t, must(op.NewDenseAttn("golden", 0, false))(t), in...)
+		plain, _ := ref.Attention[float32](a, nil)
+		tol.ClosePlain(t, float32s(full), plain, c.Float32s("dense"))
+
+		scores := run(t, must(op.NewScoreCollect("golden", p))(t), in...)
+		want, plainScores := c.Float32s("scores"), ref.Scores[float32](a, c.GroupSize, 0)
+		tol.ClosePlain(t, float32s(scores), plainScores, want)
+
+		columns := run(t, must(op.NewGroupTopK("golden", c.Len, p))(t), scores)
+		index := c.Index()
+		checkSets(t, keySets(uint32s(columns), c.Len), index, c.Keep, want, 2*tol.Bound(plainScores, want))
+
+		bits := make([]uint32, 0, columns.Shape().TotalSize())
+		for row := range slices.Chunk(index, c.Keep) {
+			keys := make([]int, c.Keep)
+			for i, j := range row {
+				keys[i] = int(j)
 			}
-			a := &kernel.Operands{
-				Shape: kernel.Shape{Batch: c.Batch, Heads: c.Heads, KVHeads: c.KVHeads, Len: c.Len, HeadDim: c.HeadDim},
-				Q:     load("q"), K: load("k"), V: load("v"), Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
-			}
-			in := qkv(a)
-			p := op.AttentionParams{Group: c.GroupSize, Selection: op.Selection{Sparsity: c.Sparsity}}
-
-			full := run(t, must(op.NewDenseAttn("golden", 0, false))(t), in...)
-			plain, _ := ref.Attention[float32](a, nil)
-			closeTo(t, float32s(full), plain, load("dense"))
-
-			scores := run(t, must(op.NewScoreCollect("golden", p))(t), in...)
-			want, plainScores := load("scores"), ref.Scores[float32](a, c.GroupSize, 0)
-			closeTo(t, float32s(scores), plainScores, want)
-
-			columns := run(t, must(op.NewGroupTopK("golden", c.Len, p))(t), scores)
-			index, _ := set.Int32s(fmt.Sprintf("case%d.index", c.Case))
-			checkSets(t, keySets(uint32s(columns), c.Len), index, c.Keep, want, 2*bound(plainScores, want))
-
-			bits := make([]uint32, 0, columns.Shape().TotalSize())
-			for row := range slices.Chunk(index, c.Keep) {
-				keys := make([]int, c.Keep)
-				for i, j := range row {
-					keys[i] = int(j)
-				}
-				bits = append(bits, ref.Bitmap(c.Len, keys)...)
-			}
-			sparse := run(t, must(op.NewColumnSparseAttn("golden", p))(t), append(in, dense(bits, columns.Shape()...))...)
-			plain, _ = ref.Attention[float32](a, &kernel.Table{Bits: bits, Group: c.GroupSize, Reach: -1})
-			closeTo(t, float32s(sparse), plain, load("sparse"))
-		})
-	}
+			bits = append(bits, ref.Bitmap(c.Len, keys)...)
+		}
+		sparse := run(t, must(op.NewColumnSparseAttn("golden", p))(t), append(in, dense(bits, columns.Shape()...))...)
+		plain, _ = ref.Attention[float32](a, &kernel.Table{Bits: bits, Group: c.GroupSize, Reach: -1})
+		tol.ClosePlain(t, float32s(sparse), plain, c.Float32s("sparse"))
+	})
 }
 
 // checkSets compares the kept keys of each row with index. They may differ in
@@ -203,7 +179,7 @@ func TestWorkedColumns(t *testing.T) {
 		.0684, .0807, .0642, .0289, .5894, .0324, .0676, .0684,
 	}
 	for i, s := range float32s(scores) {
-		if math.Abs(float64(s-want[i])) > 0.00005+ulp {
+		if math.Abs(float64(s-want[i])) > 0.00005+tol.ULP {
 			t.Errorf("score %d is %v, want %v to four digits", i, s, want[i])
 		}
 	}
@@ -267,7 +243,7 @@ func TestWorkedSparseD(t *testing.T) {
 						for j := b * block; j < min((b+1)*block, length); j++ {
 							sum += float64(float32s(scores)[u*scores.Shape()[3]+first+j])
 						}
-						if got := sum * float64(queries) / (block * block); math.Abs(got-w) > 0.00005+ulp {
+						if got := sum * float64(queries) / (block * block); math.Abs(got-w) > 0.00005+tol.ULP {
 							t.Errorf("query block %d, key block %d: %.5f, want %.4f", u, b, got, w)
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
@@ -60,21 +61,21 @@ func TestGradients(t *testing.T) {
 	if testing.Short() {
 		cases = 10
 	}
-	r := newRand(11)
+	r := attncase.Rand(11)
 	for i := range cases {
 		s := kernel.Shape{Batch: 1 + r.IntN(2), KVHeads: 1 + r.IntN(2), Len: 1 + r.IntN(7), HeadDim: 1 + r.IntN(3)}
 		s.Heads = s.KVHeads * []int{1, 2, 7}[r.IntN(3)]
-		a := randomOperands(r.Uint64(), s)
+		a := attncase.Seeded(r.Uint64(), s)
 		for _, x := range [][]float32{a.Q, a.K, a.V} {
 			for i := range x {
 				x[i] = float32(math.Round(float64(x[i])*256) / 256)
 			}
 		}
 		if r.IntN(2) == 0 {
-			padLeft(a, r.IntN(s.Len), r.IntN(s.Len+1))
+			attncase.PadLeft(a, r.IntN(s.Len), r.IntN(s.Len+1))
 		}
 		padded := a.Valid != nil
-		weights := normal(r, len(a.Q))
+		weights := attncase.Normal(r, len(a.Q), 1)
 		in := qkv(a)
 		table := randomTable(r, s, []int{1, 2, s.Len + 3}[r.IntN(3)])
 		columns := dense(table.Bits, s.Batch, s.Heads, kernel.Groups(s.Len, table.Group), 1)
@@ -96,7 +97,7 @@ func TestGradients(t *testing.T) {
 				t.Run(fmt.Sprintf("%d-%s%v-group%d-padded=%v-%s", i, c.name, s, table.Group, padded, machine), func(t *testing.T) {
 					got := gradients(t, lisp, c.op, weights, c.in)
 					for i, want := range [][]float64{wantQ, wantK, wantV} {
-						tol.CloseAbs(t, got[i], want, bound(plain[i], want)+off)
+						tol.CloseAbs(t, got[i], want, tol.Bound(plain[i], want)+off)
 					}
 				})
 			}
@@ -129,11 +130,11 @@ func withoutGradient(t *testing.T) map[string]func(g *gorgonia.ExprGraph) (resul
 			return must(op.Apply(o, ns...))(t), ns[0]
 		}
 	}
-	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})
-	w := weight(t, 4, 4, normal(newRand(1), 16))
+	a := attncase.Seeded(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})
+	w := weight(t, 4, 4, attncase.Normal(attncase.Rand(1), 16, 1))
 	ones := []float32{1, 1, 1, 1}
-	x := dense(normal(newRand(2), 8), 1, 2, 4)
-	row := dense(normal(newRand(2), 4), 1, 1, 4)
+	x := dense(attncase.Normal(attncase.Rand(2), 8, 1), 1, 2, 4)
+	row := dense(attncase.Normal(attncase.Rand(2), 4, 1), 1, 1, 4)
 	ids, rows, one := dense([]int32{1, 3}, 1, 2), dense([]int32{0, 1}, 2), dense([]int32{0}, 1)
 	columns := dense([]uint32{3, 3}, 1, 2, 1, 1)
 	split := op.Heads{Count: 2, Dim: 2}
@@ -210,7 +211,7 @@ func TestNoGradient(t *testing.T) {
 // TestGradOfColumns: an input that affects the cost through the selection of columns only
 // has no gradient, and zero under a Lisp machine: columns are held fixed.
 func TestGradOfColumns(t *testing.T) {
-	a := randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 6, HeadDim: 2})
+	a := attncase.Seeded(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 6, HeadDim: 2})
 	p := op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}}
 	build := func() (g *gorgonia.ExprGraph, cost, scored, q *gorgonia.Node) {
 		g = gorgonia.NewGraph()
@@ -252,7 +253,7 @@ func TestGradOfColumns(t *testing.T) {
 // TestNoSecondGradient: the gradients of attention have none.
 func TestNoSecondGradient(t *testing.T) {
 	g := gorgonia.NewGraph()
-	in := inputs(g, qkv(randomOperands(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})))
+	in := inputs(g, qkv(attncase.Seeded(3, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 2, HeadDim: 2})))
 	y := must(op.Apply(must(op.NewDenseAttn("o", 0, false))(t), in...))(t)
 	var cost *gorgonia.Node // of which all gradients are part: a Lisp machine allows one root
 	for _, n := range must(op.Grad(must(gorgonia.Sum(must(gorgonia.Square(y))(t)))(t), in...))(t) {

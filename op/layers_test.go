@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
@@ -41,7 +42,7 @@ func TestRoPEWorked(t *testing.T) {
 			y := run(t, must(op.NewRoPE("rope", op.Heads{Count: 1, Dim: 4}, c.theta))(t),
 				dense([]float32{1, 2, 3, 4}, 1, 1, 4), dense([]int32{c.position}, 1, 1))
 			// Six digits are given; sums of two products near 4 round in float32.
-			tol.CloseAbs(t, float32s(y), c.want, 5e-7+4*4*ulp)
+			tol.CloseAbs(t, float32s(y), c.want, 5e-7+4*4*tol.ULP)
 		})
 	}
 }
@@ -50,7 +51,7 @@ func TestRoPEWorked(t *testing.T) {
 // head that is not rotated is what SplitHeads gives.
 func TestRoPELayout(t *testing.T) {
 	const batch, n, heads, dim = 2, 3, 2, 4
-	x := normal(newRand(1), batch*n*heads*dim)
+	x := attncase.Normal(attncase.Rand(1), batch*n*heads*dim, 1)
 	in := dense(x, batch, n, heads*dim)
 	positions := []int32{0, 1, 2, 7, 0, 5}
 	y := run(t, must(op.NewRoPE("rope", op.Heads{Count: heads, Dim: dim}, 1e4))(t), in, dense(positions, batch, n))
@@ -63,28 +64,28 @@ func TestRoPELayout(t *testing.T) {
 			for i := range n {
 				row := x[(b*n+i)*heads*dim+h*dim:][:dim]
 				at := ((b*heads+h)*n + i) * dim
-				sameBits(t, float32s(split)[at:at+dim], row)
+				tol.SameBits(t, "result", float32s(split)[at:at+dim], row)
 				var want [dim]float64
 				for d := range dim / 2 {
 					sin, cos := math.Sincos(float64(positions[b*n+i]) * math.Pow(1e4, -2*float64(d)/dim))
 					want[d] = float64(row[d])*cos - float64(row[d+dim/2])*sin
 					want[d+dim/2] = float64(row[d+dim/2])*cos + float64(row[d])*sin
 				}
-				tol.CloseAbs(t, float32s(y)[at:at+dim], want[:], 32*ulp)
+				tol.CloseAbs(t, float32s(y)[at:at+dim], want[:], 32*tol.ULP)
 			}
 		}
 	}
 	back := run(t, op.NewMergeHeads("merge"), split)
-	sameBits(t, float32s(back), x)
+	tol.SameBits(t, "result", float32s(back), x)
 }
 
 // TestRMSNormWorked normalises four features by hand.
 func TestRMSNormWorked(t *testing.T) {
 	x := dense([]float32{1, 2, 3, 4}, 1, 1, 4)
 	y := run(t, op.NewRMSNorm("norm", []float32{1, .5, 2, 1}, 1e-5), x)
-	tol.CloseAbs(t, float32s(y), []float64{0.365148, 0.365148, 2.190889, 1.460593}, 5e-7+4*ulp)
+	tol.CloseAbs(t, float32s(y), []float64{0.365148, 0.365148, 2.190889, 1.460593}, 5e-7+4*tol.ULP)
 	ones := run(t, op.NewRMSNorm("norm", []float32{1, 1, 1, 1}, 1e-5), x)
-	tol.CloseAbs(t, float32s(ones)[:1], []float64{0.36514813}, 5e-9+ulp)
+	tol.CloseAbs(t, float32s(ones)[:1], []float64{0.36514813}, 5e-9+tol.ULP)
 }
 
 // TestSwiGLUWorked has silu by hand, and the product with the linear branch.
@@ -95,19 +96,19 @@ func TestSwiGLUWorked(t *testing.T) {
 	tol.CloseAbs(t, float32s(y), []float64{
 		-0.238406, -0.268941, 0, 2 * 0.731059, -3 * 1.761594,
 		-1.761594, -0.731059, 0, 2 * 0.268941, -3 * 0.238406,
-	}, 3*5e-7+16*ulp)
+	}, 3*5e-7+16*tol.ULP)
 }
 
 func TestAdd(t *testing.T) {
 	y := run(t, op.NewAdd("sum"), dense([]float32{1, 2, 3}, 1, 3, 1), dense([]float32{.5, -2, 4}, 1, 3, 1))
-	sameBits(t, float32s(y), []float32{1.5, 0, 7})
+	tol.SameBits(t, "result", float32s(y), []float32{1.5, 0, 7})
 }
 
 // TestLinear is x Wᵀ + bias against plain loops, in every storage type.
 func TestLinear(t *testing.T) {
 	const batch, n, in, out = 2, 3, 5, 7
-	r := newRand(2)
-	x, w, bias := normal(r, batch*n*in), normal(r, out*in), normal(r, out)
+	r := attncase.Rand(2)
+	x, w, bias := attncase.Normal(r, batch*n*in, 1), attncase.Normal(r, out*in, 1), attncase.Normal(r, out, 1)
 	for i := range w { // exact in every storage type
 		w[i] = float32(math.Round(float64(w[i])*16) / 16)
 	}
@@ -119,30 +120,30 @@ func TestLinear(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := run(t, must(op.NewLinear("proj", op.Projection{Weight: stored, Bias: bias}))(t), dense(x, batch, n, in))
-			closeTo(t, float32s(y), plain, want)
+			tol.ClosePlain(t, float32s(y), plain, want)
 		})
 	}
 	y := run(t, must(op.NewLinear("proj", op.Projection{Weight: f32}))(t), dense(x, batch, n, in))
-	closeTo(t, float32s(y), ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&f32), nil), ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&f32), nil))
+	tol.ClosePlain(t, float32s(y), ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&f32), nil), ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&f32), nil))
 }
 
 // TestLinearParts: several projections in one operator, and the residual connection after
 // them, give the results of separate operators.
 func TestLinearParts(t *testing.T) {
 	const batch, n, in = 2, 3, 5
-	r := newRand(7)
-	x := dense(normal(r, batch*n*in), batch, n, in)
-	wide, narrow := op.Projection{Weight: weight(t, 4, in, normal(r, 4*in)), Bias: normal(r, 4)}, op.Projection{Weight: weight(t, 3, in, normal(r, 3*in))}
+	r := attncase.Rand(7)
+	x := dense(attncase.Normal(r, batch*n*in, 1), batch, n, in)
+	wide, narrow := op.Projection{Weight: weight(t, 4, in, attncase.Normal(r, 4*in, 1)), Bias: attncase.Normal(r, 4, 1)}, op.Projection{Weight: weight(t, 3, in, attncase.Normal(r, 3*in, 1))}
 	first, second := run(t, must(op.NewLinear("first", wide))(t), x), run(t, must(op.NewLinear("second", narrow))(t), x)
 	var want []float32
 	for i := range batch * n {
 		want = append(append(want, float32s(first)[4*i:][:4]...), float32s(second)[3*i:][:3]...)
 	}
-	sameBits(t, float32s(run(t, must(op.NewLinear("both", wide, narrow))(t), x)), want)
+	tol.SameBits(t, "result", float32s(run(t, must(op.NewLinear("both", wide, narrow))(t), x)), want)
 
-	residual := dense(normal(r, len(want)), batch, n, 7)
+	residual := dense(attncase.Normal(r, len(want), 1), batch, n, 7)
 	sum := run(t, op.NewAdd("sum"), residual, dense(want, batch, n, 7))
-	sameBits(t, float32s(run(t, must(op.NewAddLinear("both", wide, narrow))(t), x, residual)), float32s(sum))
+	tol.SameBits(t, "result", float32s(run(t, must(op.NewAddLinear("both", wide, narrow))(t), x, residual)), float32s(sum))
 }
 
 // TestHeadRange: heads in the middle of features.
@@ -150,8 +151,8 @@ func TestHeadRange(t *testing.T) {
 	x := dense([]float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 1, 2, 6) // 3 heads of 2
 	some := op.Heads{First: 1, Count: 2, Dim: 2}
 	want := []float32{3, 4, 9, 10, 5, 6, 11, 12}
-	sameBits(t, float32s(run(t, must(op.NewSplitHeads("split", some))(t), x)), want)
-	sameBits(t, float32s(run(t, must(op.NewRoPE("rope", some, 1e4))(t), x, dense([]int32{0, 0}, 1, 2))), want)
+	tol.SameBits(t, "result", float32s(run(t, must(op.NewSplitHeads("split", some))(t), x)), want)
+	tol.SameBits(t, "result", float32s(run(t, must(op.NewRoPE("rope", some, 1e4))(t), x, dense([]int32{0, 0}, 1, 2))), want)
 }
 
 // halves stores numbers in two bytes each.
@@ -167,11 +168,11 @@ func halves(v []float32, bits func(float32) uint16) []byte {
 func TestEmbed(t *testing.T) {
 	table := weight(t, 3, 2, []float32{1, 2, 3, 4, 5, 6})
 	y := run(t, op.NewEmbed("wte", table), dense([]int32{2, 0, 1, 2}, 2, 2))
-	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
+	tol.SameBits(t, "result", float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
 	rows := gorgonia.TensorType{Dims: 1, Of: tensor.Int32}
 	more := op.NewEmbed("wte", table).(exec.Preloader).Preload([]gorgonia.TensorType{rows, rows})
 	y = run(t, more, dense([]int32{2, 0, 1, 2}, 2, 2), dense([]int32{9}, 1), dense([]int32{-7, 8}, 2))
-	sameBits(t, float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
+	tol.SameBits(t, "result", float32s(y), []float32{5, 6, 1, 2, 3, 4, 5, 6})
 	for _, id := range []int32{-1, 3, math.MaxInt32} {
 		_, err := op.NewEmbed("wte", table).Do(dense([]int32{0, 0, 0, id}, 2, 2))
 		if !errors.Is(err, op.ErrValue) || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("token id %d at row 1, position 1 is outside the vocabulary [0, 3)", id)) {
@@ -184,8 +185,8 @@ func TestEmbed(t *testing.T) {
 // marked -1 are not computed.
 func TestLogits(t *testing.T) {
 	const batch, n, d, vocab = 2, 3, 4, 5
-	r := newRand(3)
-	x, w := normal(r, batch*n*d), weight(t, vocab, d, normal(r, vocab*d))
+	r := attncase.Rand(3)
+	x, w := attncase.Normal(r, batch*n*d, 1), weight(t, vocab, d, attncase.Normal(r, vocab*d, 1))
 	full := ref.Linear[float64](x, batch*n, (*kernel.Matrix)(&w), nil)
 	plain := ref.Linear[float32](x, batch*n, (*kernel.Matrix)(&w), nil)
 	for _, rows := range [][]int32{{0}, {5, 0}, {-1}, {-1, 2, -1, -1, 3, 4}, {1, 1, 1}, {0, 1, 2, 3, 4, 5}} {
@@ -193,11 +194,11 @@ func TestLogits(t *testing.T) {
 		y := run(t, op.NewLMHead("head", w), taken, dense(rows, len(rows)))
 		for i, row := range rows {
 			if row < 0 {
-				sameBits(t, float32s(taken)[i*d:(i+1)*d], make([]float32, d))
+				tol.SameBits(t, "result", float32s(taken)[i*d:(i+1)*d], make([]float32, d))
 				continue
 			}
-			sameBits(t, float32s(taken)[i*d:(i+1)*d], x[row*d:(row+1)*d])
-			closeTo(t, float32s(y)[i*vocab:(i+1)*vocab], plain[row*vocab:(row+1)*vocab], full[row*vocab:(row+1)*vocab])
+			tol.SameBits(t, "result", float32s(taken)[i*d:(i+1)*d], x[row*d:(row+1)*d])
+			tol.ClosePlain(t, float32s(y)[i*vocab:(i+1)*vocab], plain[row*vocab:(row+1)*vocab], full[row*vocab:(row+1)*vocab])
 		}
 	}
 	_, err := op.NewGatherRows("rows").Do(dense(x, batch, n, d), dense([]int32{0, 6}, 2))
@@ -210,8 +211,8 @@ func TestLogits(t *testing.T) {
 // result, not an error or a panic, and stay in their own token's row.
 func TestSpecialValues(t *testing.T) {
 	const n, d = 4, 8
-	clean := normal(newRand(4), n*d)
-	w := weight(t, d, d, normal(newRand(5), d*d))
+	clean := attncase.Normal(attncase.Rand(4), n*d, 1)
+	w := weight(t, d, d, attncase.Normal(attncase.Rand(5), d*d, 1))
 	positions := dense([]int32{0, 1, 2, 3}, 1, n)
 	for _, c := range []struct {
 		name string
@@ -245,13 +246,13 @@ func TestSpecialValues(t *testing.T) {
 					x[2*d+i] = bad
 				}
 				got := c.do(x)
-				sameBits(t, got[:2*d], want[:2*d])
-				sameBits(t, got[3*d:], want[3*d:])
+				tol.SameBits(t, "result", got[:2*d], want[:2*d])
+				tol.SameBits(t, "result", got[3*d:], want[3*d:])
 			})
 		}
 	}
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		a := randomOperands(6, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 9, HeadDim: 4})
+		a := attncase.Seeded(6, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 9, HeadDim: 4})
 		a.K[5], a.V[9] = bad, bad
 		p := op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}}
 		in := qkv(a)

@@ -2,83 +2,13 @@ package op_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
-	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
-
-// ulp is the largest relative error of rounding to float32.
-const ulp = 1.0 / (1 << 24)
-
-// closeTo fails the test unless got is as close to want as float32 allows: within
-// twice the error of the same calculation as plain loops in float32, and a few
-// roundings of the largest value.
-func closeTo[W tol.Float](t *testing.T, got, plain []float32, want []W) {
-	t.Helper()
-	tol.CloseAbs(t, got, want, bound(plain, want))
-}
-
-func bound[W tol.Float](plain []float32, want []W) float64 {
-	largest := 0.0
-	for _, w := range want {
-		largest = max(largest, math.Abs(float64(w)))
-	}
-	off, _ := tol.MaxAbs(plain, want)
-	return 2*off + 16*ulp*largest
-}
-
-// sameBits fails the test unless got is want bit for bit.
-func sameBits(t *testing.T, got, want []float32) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d values, want %d", len(got), len(want))
-	}
-	for i := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("[%d] is %v, want exactly %v", i, got[i], want[i])
-		}
-	}
-}
-
-func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
-// normal returns n normally distributed numbers.
-func normal(r *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// randomOperands returns attention inputs of a shape with the default scale.
-func randomOperands(seed uint64, s kernel.Shape) *kernel.Operands {
-	r := newRand(seed)
-	return &kernel.Operands{
-		Shape: s, Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
-		Q: normal(r, s.Batch*s.Heads*s.Len*s.HeadDim),
-		K: normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim),
-		V: normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim),
-	}
-}
-
-// padLeft marks the first pad positions of each batch row as padding.
-func padLeft(a *kernel.Operands, pad ...int) {
-	a.Valid = make([]float32, a.Batch*a.Len)
-	for b := range a.Batch {
-		for i := range a.Len {
-			if i >= pad[b] {
-				a.Valid[b*a.Len+i] = 1
-			}
-		}
-	}
-}
 
 // qkv returns the operands as tensors: q, k, v and the padding mask, if any.
 func qkv(a *kernel.Operands) []*tensor.Dense {

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -67,10 +69,10 @@ func (l *layer) do(m op.Mode, a *kernel.Operands) (*tensor.Dense, error) {
 // State.
 func TestModes(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 37, HeadDim: 8}
-	a, b := randomOperands(1, s), randomOperands(2, s)
+	a, b := attncase.Seeded(1, s), attncase.Seeded(2, s)
 	for _, padded := range []bool{false, true} {
 		if padded {
-			padLeft(a, 5, 20)
+			attncase.PadLeft(a, 5, 20)
 			b.Valid = a.Valid
 		}
 		for name, sel := range map[string]op.Selection{
@@ -101,7 +103,7 @@ func TestModes(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%v: %v", m, err)
 					}
-					sameBits(t, float32s(y), want)
+					tol.SameBits(t, "result", float32s(y), want)
 				}
 
 				check(op.Dense, a, full(a))
@@ -119,7 +121,7 @@ func TestModes(t *testing.T) {
 				// another order of the same sums.
 				plain, _ := ref.Attention[float32](a, nil)
 				want, _ := ref.Attention[float64](a, nil)
-				closeTo(t, float32s(y), plain, want)
+				tol.ClosePlain(t, float32s(y), plain, want)
 				table, err := l.state.Columns()
 				if err != nil {
 					t.Fatal(err)
@@ -152,7 +154,7 @@ func TestModes(t *testing.T) {
 // TestStepOrder: the operators of a layer refuse to run outside a step, twice in
 // one, or out of order.
 func TestStepOrder(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2})
+	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2})
 	l := newLayer(t, 4, op.AttentionParams{Group: 2, Selection: op.Selection{Sparsity: 0.5}})
 	q, k, v := qkv(a)[0], qkv(a)[1], qkv(a)[2]
 	scores, columns := dense(make([]float32, 8), 1, 1, 2, 4), dense(make([]uint32, 2), 1, 1, 2, 1)
@@ -338,7 +340,7 @@ func TestStatsOfDevice(t *testing.T) {
 
 // TestColumnsIsACopy: changing the result of Columns does not change the layer's table.
 func TestColumnsIsACopy(t *testing.T) {
-	a := randomOperands(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
+	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 4})
 	l := newLayer(t, 40, op.AttentionParams{Group: 16, Selection: op.Selection{Sparsity: 0.5}})
 	if _, err := l.do(op.Refresh, a); err != nil {
 		t.Fatal(err)

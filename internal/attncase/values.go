@@ -10,19 +10,39 @@ import (
 // Operands draws normally distributed inputs. deviation is the standard deviation of the
 // queries, and about that of the scores.
 func Operands(r *rand.Rand, s kernel.Shape, deviation float64) *kernel.Operands {
-	normal := func(n int, deviation float64) []float32 {
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(r.NormFloat64() * deviation)
-		}
-		return x
-	}
 	return &kernel.Operands{
 		Shape: s,
-		Q:     normal(s.Batch*s.Heads*s.Queries()*s.HeadDim, deviation),
-		K:     normal(s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
-		V:     normal(s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
+		Q:     Normal(r, s.Batch*s.Heads*s.Queries()*s.HeadDim, deviation),
+		K:     Normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
+		V:     Normal(r, s.Batch*s.KVHeads*s.Len*s.HeadDim, 1),
 		Scale: float32(1 / math.Sqrt(float64(s.HeadDim))),
+	}
+}
+
+// Seeded is Operands of deviation 1 from a generator with the given seed.
+func Seeded(seed uint64, s kernel.Shape) *kernel.Operands { return Operands(Rand(seed), s, 1) }
+
+// Rand returns a generator with the given seed.
+func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// Normal returns n normally distributed numbers of the given standard deviation.
+func Normal(r *rand.Rand, n int, deviation float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64() * deviation)
+	}
+	return x
+}
+
+// PadLeft marks the first pad[b] positions of each batch row b as padding.
+func PadLeft(a *kernel.Operands, pad ...int) {
+	a.Valid = make([]float32, a.Batch*a.Len)
+	for b := range a.Batch {
+		for i := range a.Len {
+			if i >= pad[b] {
+				a.Valid[b*a.Len+i] = 1
+			}
+		}
 	}
 }
 

@@ -13,10 +13,8 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
-
-// ulp is the largest relative error of rounding to float32.
-const ulp = 1.0 / (1 << 24)
 
 // testCase is a shape of attention and of a table for it.
 type testCase struct {
@@ -139,7 +137,7 @@ func TestMeasure(t *testing.T) {
 					if math.Abs(got[i][h].Recall-want[h].Recall) > 1e-12 {
 						t.Errorf("table %d, head %d: recall %v, want %v", i, h, got[i][h].Recall, want[h].Recall)
 					}
-					off := 2*math.Abs(plain[h].Mass-want[h].Mass) + 16*ulp
+					off := 2*math.Abs(plain[h].Mass-want[h].Mass) + 16*tol.ULP
 					if !(math.Abs(got[i][h].Mass-want[h].Mass) <= off) {
 						t.Errorf("table %d, head %d: mass %v, want %v within %g", i, h, got[i][h].Mass, want[h].Mass, off)
 					}

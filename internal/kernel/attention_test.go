@@ -12,6 +12,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // operands draws inputs whose scores have a standard deviation of about 2, which
@@ -81,10 +82,10 @@ func attentionResults(a *kernel.Operands, group int, dout []float32, tables map[
 func TestAttention(t *testing.T) {
 	for i, c := range attentionCases() {
 		t.Run(c.Name, func(t *testing.T) {
-			r := newRand(uint64(i))
+			r := attncase.Rand(uint64(i))
 			a := operands(r, c.Shape)
 			c.Padding.Apply(a)
-			dout := normal(r, len(a.Q), 1)
+			dout := attncase.Normal(r, len(a.Q), 1)
 			tables := tables(c, r)
 			want := attentionResults(a, c.Group, dout, tables)
 			kernel.ForEachISA(t, func(t *testing.T) {
@@ -155,7 +156,7 @@ func TestQueryRange(t *testing.T) {
 	long := attncase.Case{Name: "several tiles", Shape: kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 1100, HeadDim: 4}, Group: 32}
 	for i, c := range append(attentionCases(), long) {
 		t.Run(c.Name, func(t *testing.T) {
-			r := newRand(uint64(i))
+			r := attncase.Rand(uint64(i))
 			a := operands(r, c.Shape)
 			c.Padding.Apply(a)
 			tables := tables(c, r)
@@ -186,8 +187,8 @@ func TestQueryRange(t *testing.T) {
 								row, at := part[q*a.HeadDim:][:a.HeadDim], q%n
 								switch {
 								case at >= span[0] && at < span[1]:
-									sameBits(t, what, row, out[q*a.HeadDim:][:a.HeadDim])
-									sameBits(t, what+": lse", partLSE[q:q+1], lse[q:q+1])
+									tol.SameBits(t, what, row, out[q*a.HeadDim:][:a.HeadDim])
+									tol.SameBits(t, what+": lse", partLSE[q:q+1], lse[q:q+1])
 								case at <= span[0]-far || at >= span[1]-1+far:
 									if partLSE[q] != 17 || slices.ContainsFunc(row, func(x float32) bool { return x != 17 }) {
 										t.Fatalf("%s: query %d was computed", what, at)
@@ -204,8 +205,8 @@ func TestQueryRange(t *testing.T) {
 
 // TestGradientsAskedFor checks that each gradient is the same without the others.
 func TestGradientsAskedFor(t *testing.T) {
-	a := operands(newRand(4), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
-	dout := normal(newRand(5), len(a.Q), 1)
+	a := operands(attncase.Rand(4), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
+	dout := attncase.Normal(attncase.Rand(5), len(a.Q), 1)
 	size := []int{len(a.Q), len(a.K), len(a.V)}
 	var want, got [3][]float32
 	for i, n := range size {
@@ -216,7 +217,7 @@ func TestGradientsAskedFor(t *testing.T) {
 		got = [3][]float32{}
 		got[i] = make([]float32, n)
 		team.AttentionGrad(got[0], got[1], got[2], dout, a, nil)
-		sameBits(t, "gradient "+[]string{"q", "k", "v"}[i], got[i], want[i])
+		tol.SameBits(t, "gradient "+[]string{"q", "k", "v"}[i], got[i], want[i])
 	}
 	team.AttentionGrad(nil, nil, nil, dout, a, nil)
 }
@@ -227,7 +228,7 @@ func TestNaN(t *testing.T) {
 	s := attncase.SpecialShape
 	for _, c := range attncase.Specials {
 		t.Run(c.Name, func(t *testing.T) {
-			a := operands(newRand(1), s)
+			a := operands(attncase.Rand(1), s)
 			c.Set(a)
 			const group = 8
 			outPlain, lsePlain := ref.Attention[float32](a, nil)
@@ -253,7 +254,7 @@ func TestPaddingIsNotRead(t *testing.T) {
 	s := kernel.Shape{Batch: 2, Heads: 2, KVHeads: 1, Len: 70, HeadDim: 16}
 	for name, pad := range map[string]attncase.Padding{"left": attncase.Left, "scattered": attncase.Scattered} {
 		t.Run(name, func(t *testing.T) {
-			clean := operands(newRand(2), s)
+			clean := operands(attncase.Rand(2), s)
 			pad.Apply(clean)
 			dirty := *clean
 			dirty.K, dirty.V = clone(clean.K), clone(clean.V)
@@ -269,22 +270,13 @@ func TestPaddingIsNotRead(t *testing.T) {
 				want, got := make([]float32, len(clean.Q)), make([]float32, len(clean.Q))
 				team.Dense(want, nil, clean)
 				team.Dense(got, nil, &dirty)
-				sameBits(t, "Dense", got, want)
+				tol.SameBits(t, "Dense", got, want)
 			})
 		})
 	}
 }
 
 func clone(x []float32) []float32 { return append([]float32(nil), x...) }
-
-func sameBits(t *testing.T, what string, got, want []float32) {
-	t.Helper()
-	for i := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("%s[%d] = %g (%08x), want %g (%08x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
-		}
-	}
-}
 
 func TestShapeValidate(t *testing.T) {
 	good := kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 8, HeadDim: 16}
@@ -310,7 +302,7 @@ func TestShapeValidate(t *testing.T) {
 // that names the function, the slice and both lengths.
 func TestContract(t *testing.T) {
 	s := kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 4, HeadDim: 2}
-	a := operands(newRand(3), s)
+	a := operands(attncase.Rand(3), s)
 	short := *a
 	short.K = short.K[1:]
 	table := &kernel.Table{Bits: make([]uint32, 2), Group: 2}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
@@ -70,7 +71,7 @@ func eachSize(b *testing.B, f func(b *testing.B, a *kernel.Operands)) {
 				continue
 			}
 			b.Run(fmt.Sprintf("n=%d/d=%d", s.Len, s.HeadDim), func(b *testing.B) {
-				f(b, operands(newRand(1), s))
+				f(b, operands(attncase.Rand(1), s))
 			})
 		}
 	})
@@ -103,7 +104,7 @@ func BenchmarkColumnSparse(b *testing.B) {
 					groups, words := kernel.Groups(a.Len, group), kernel.Words(a.Len)
 					keep := a.Len * (100 - sparsity) / 100
 					table := &kernel.Table{Bits: make([]uint32, a.Heads*groups*words), Group: group, Reach: -1}
-					random := normal(newRand(2), a.Heads*groups*a.Len, 1)
+					random := attncase.Normal(attncase.Rand(2), a.Heads*groups*a.Len, 1)
 					team.TopKRows(table.Bits, random, a.Heads*groups, a.Len, keep, nil)
 					out := make([]float32, len(a.Q))
 					measure(b, attentionFlops(a)*float64(keep)/float64(a.Len), func() { team.ColumnSparse(out, nil, a, table) })
@@ -120,9 +121,9 @@ func BenchmarkLinear(b *testing.B) {
 		} {
 			for _, t := range []kernel.DType{kernel.F32, kernel.BF16} {
 				b.Run(fmt.Sprintf("%dx%dx%d/%v", s.rows, s.in, s.out, t), func(b *testing.B) {
-					r := newRand(1)
-					w := newMatrix(b, s.out, s.in, t, normal(r, s.out*s.in, 1))
-					x, y := normal(r, s.rows*s.in, 1), make([]float32, s.rows*s.out)
+					r := attncase.Rand(1)
+					w := newMatrix(b, s.out, s.in, t, attncase.Normal(r, s.out*s.in, 1))
+					x, y := attncase.Normal(r, s.rows*s.in, 1), make([]float32, s.rows*s.out)
 					measure(b, 2*float64(s.rows)*float64(s.in)*float64(s.out), func() { team.Linear(y, x, s.rows, &w, nil) })
 				})
 			}
@@ -134,17 +135,17 @@ func BenchmarkLinear(b *testing.B) {
 func BenchmarkSwiGLU(b *testing.B) {
 	kernel.EachISABench(b, func(b *testing.B) {
 		const rows, in, out = 1024, 512, 1536
-		r := newRand(1)
-		gate := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, normal(r, out*in, 1))}
-		up := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, normal(r, out*in, 1))}
-		x, y := normal(r, rows*in, 1), make([]float32, rows*out)
+		r := attncase.Rand(1)
+		gate := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, attncase.Normal(r, out*in, 1))}
+		up := kernel.Projection{Weight: newMatrix(b, out, in, kernel.F32, attncase.Normal(r, out*in, 1))}
+		x, y := attncase.Normal(r, rows*in, 1), make([]float32, rows*out)
 		measure(b, 2*2*rows*in*out, func() { team.SwiGLU(y, x, rows, gate, up) })
 	})
 }
 
 func BenchmarkTopKRows(b *testing.B) {
 	const rows, n = 256, 4096
-	scores := normal(newRand(1), rows*n, 1)
+	scores := attncase.Normal(attncase.Rand(1), rows*n, 1)
 	bits := make([]uint32, rows*kernel.Words(n))
 	for b.Loop() {
 		team.TopKRows(bits, scores, rows, n, n/5, nil)
@@ -156,9 +157,9 @@ func BenchmarkTopKRows(b *testing.B) {
 // of an 8B model.
 func BenchmarkLayers(b *testing.B) {
 	const n, heads, dim = 512, 32, 128
-	x := normal(newRand(1), n*heads*dim, 1)
+	x := attncase.Normal(attncase.Rand(1), n*heads*dim, 1)
 	y := make([]float32, len(x))
-	weight := normal(newRand(4), heads*dim, 1)
+	weight := attncase.Normal(attncase.Rand(4), heads*dim, 1)
 	pos := make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(i)

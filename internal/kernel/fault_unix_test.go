@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/mapped"
 )
@@ -19,9 +20,9 @@ import (
 // set and on every goroutine. The team can be used afterwards.
 func TestFaults(t *testing.T) {
 	const features, rows = 256, 40
-	r := newRand(5)
-	x := normal(r, rows*features, 1)
-	values := normal(r, features*features, 1)
+	r := attncase.Rand(5)
+	x := attncase.Normal(r, rows*features, 1)
+	values := attncase.Normal(r, features*features, 1)
 	ids := []int32{0, 7, 200, 255}
 	kernel.ForEachISA(t, func(t *testing.T) {
 		for _, dtype := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {

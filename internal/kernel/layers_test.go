@@ -5,8 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 func TestEmbed(t *testing.T) {
@@ -25,7 +27,7 @@ func TestEmbed(t *testing.T) {
 
 func TestSplitAndMergeHeads(t *testing.T) {
 	const batch, n, heads, dim = 2, 3, 4, 5
-	x := normal(newRand(7), batch*n*heads*dim, 1)
+	x := attncase.Normal(attncase.Rand(7), batch*n*heads*dim, 1)
 	split, merged := make([]float32, len(x)), make([]float32, len(x))
 	team.SplitHeads(split, x, batch, n, kernel.Heads{Count: heads, Dim: dim})
 	// Element (b, i, h, d) of x.
@@ -33,14 +35,14 @@ func TestSplitAndMergeHeads(t *testing.T) {
 		t.Error("SplitHeads moved an element to a wrong place")
 	}
 	team.MergeHeads(merged, split, batch, n, heads, dim)
-	sameBits(t, "MergeHeads of SplitHeads", merged, x)
+	tol.SameBits(t, "MergeHeads of SplitHeads", merged, x)
 }
 
 // TestHeadRange: some of the heads of features give what they give alone.
 func TestHeadRange(t *testing.T) {
 	const batch, n, total, dim, first, count = 2, 5, 7, 6, 3, 2
-	r := newRand(15)
-	x := normal(r, batch*n*total*dim, 1)
+	r := attncase.Rand(15)
+	x := attncase.Normal(r, batch*n*total*dim, 1)
 	var alone []float32
 	for row := range batch * n {
 		alone = append(alone, x[(row*total+first)*dim:][:count*dim]...)
@@ -50,11 +52,11 @@ func TestHeadRange(t *testing.T) {
 	got, want := make([]float32, len(alone)), make([]float32, len(alone))
 	team.SplitHeads(got, x, batch, n, some)
 	team.SplitHeads(want, alone, batch, n, all)
-	sameBits(t, "SplitHeads", got, want)
+	tol.SameBits(t, "SplitHeads", got, want)
 	kernel.ForEachISA(t, func(t *testing.T) {
 		team.RoPE(got, x, pos, batch, n, some, 1e4)
 		team.RoPE(want, alone, pos, batch, n, all, 1e4)
-		sameBits(t, "RoPE", got, want)
+		tol.SameBits(t, "RoPE", got, want)
 	})
 }
 
@@ -84,8 +86,8 @@ func TestRMSNorm(t *testing.T) {
 		team.RMSNorm(nil, nil, nil, 0)
 
 		for _, n := range []int{31, 32, 33, 100, 1024} {
-			r := newRand(uint64(n))
-			x, weight := normal(r, 3*n, 1), normal(r, n, 1)
+			r := attncase.Rand(uint64(n))
+			x, weight := attncase.Normal(r, 3*n, 1), attncase.Normal(r, n, 1)
 			plain, want := make([]float32, 3*n), make([]float64, 3*n)
 			for row := range 3 {
 				sum, sum32 := 0.0, float32(0)
@@ -121,11 +123,11 @@ func TestSwiGLU(t *testing.T) {
 		team.SwiGLU(nil, nil, 0, one, one)
 	})
 	for _, s := range []struct{ rows, in, out int }{{1, 1, 1}, {2, 7, 5}, {9, 20, 40}, {40, 256, 32}, {33, 257, 130}, {530, 16, 7}, {3, 16, 600}} {
-		r := newRand(uint64(s.rows*s.in + s.out))
+		r := attncase.Rand(uint64(s.rows*s.in + s.out))
 		scale := 2 / math.Sqrt(float64(s.in))
-		gate := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.BF16, normal(r, s.out*s.in, scale)), Bias: normal(r, s.out, 1)}
-		up := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.F32, normal(r, s.out*s.in, scale))}
-		x := normal(r, s.rows*s.in, 1)
+		gate := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.BF16, attncase.Normal(r, s.out*s.in, scale)), Bias: attncase.Normal(r, s.out, 1)}
+		up := kernel.Projection{Weight: newMatrix(t, s.out, s.in, kernel.F32, attncase.Normal(r, s.out*s.in, scale))}
+		x := attncase.Normal(r, s.rows*s.in, 1)
 		plain, want := gated[float32](x, s.rows, gate, up), gated[float64](x, s.rows, gate, up)
 		kernel.ForEachISA(t, func(t *testing.T) {
 			y, intact := guarded(t, s.rows*s.out)
@@ -145,7 +147,7 @@ func TestSwiGLU(t *testing.T) {
 			part := make([]float32, s.rows*n)
 			team.SwiGLU(part, x, s.rows, fewer(gate, n), fewer(up, n))
 			for i := range s.rows {
-				sameBits(t, "SwiGLU of fewer outputs", part[i*n:][:n], y[i*s.out:][:n])
+				tol.SameBits(t, "SwiGLU of fewer outputs", part[i*n:][:n], y[i*s.out:][:n])
 			}
 		})
 	}

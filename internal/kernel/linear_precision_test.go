@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
 )
@@ -32,15 +33,15 @@ func TestLinearPrecision(t *testing.T) {
 			{9, 1100, 40}, {70, 40, 530},
 		} {
 			for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
-				r := newRand(uint64(s.rows*s.in + s.out))
-				w := newMatrix(t, s.out, s.in, d, normal(r, s.out*s.in, 1))
+				r := attncase.Rand(uint64(s.rows*s.in + s.out))
+				w := newMatrix(t, s.out, s.in, d, attncase.Normal(r, s.out*s.in, 1))
 				w.Data = append(make([]byte, 1, 1+len(w.Data)), w.Data...)[1:]
 				w.Precision = p
 				weights := make([]float32, s.out*s.in)
 				for i := range s.out {
 					w.Row(weights[i*s.in:][:s.in], i)
 				}
-				x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
+				x, bias := attncase.Normal(r, s.rows*s.in, 1), attncase.Normal(r, s.out, 1)
 				exactly := newMatrix(t, s.out, s.in, kernel.F32, roundedRows(weights, s.in, p))
 				inputs := roundedRows(x, s.in, p)
 				plain, want := ref.Linear[float32](inputs, s.rows, &exactly, bias), ref.Linear[float64](inputs, s.rows, &exactly, bias)
@@ -59,8 +60,8 @@ func TestLinearPrecision(t *testing.T) {
 // infinities.
 func TestLinearPrecisionNaN(t *testing.T) {
 	const rows, in, out = 10, 41, 37
-	r := newRand(5)
-	values, x := normal(r, out*in, 1), normal(r, rows*in, 1)
+	r := attncase.Rand(5)
+	values, x := attncase.Normal(r, out*in, 1), attncase.Normal(r, rows*in, 1)
 	values[4*in+40] = float32(math.NaN())
 	x[7*in+9] = float32(math.Inf(1))
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 func TestLinear(t *testing.T) {
@@ -15,12 +17,12 @@ func TestLinear(t *testing.T) {
 		{40, 256, 32}, {33, 257, 130}, {130, 600, 9}, {530, 16, 7}, {3, 16, 300},
 	} {
 		for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
-			r := newRand(uint64(s.rows*s.in + s.out))
-			w := newMatrix(t, s.out, s.in, d, normal(r, s.out*s.in, 1))
+			r := attncase.Rand(uint64(s.rows*s.in + s.out))
+			w := newMatrix(t, s.out, s.in, d, attncase.Normal(r, s.out*s.in, 1))
 			// Files do not align their tensors.
 			w.Data = append(make([]byte, 1, 1+len(w.Data)), w.Data...)[1:]
 			file := string(w.Data)
-			x, bias := normal(r, s.rows*s.in, 1), normal(r, s.out, 1)
+			x, bias := attncase.Normal(r, s.rows*s.in, 1), attncase.Normal(r, s.out, 1)
 			for _, bias := range [][]float32{nil, bias} {
 				plain, want := ref.Linear[float32](x, s.rows, &w, bias), ref.Linear[float64](x, s.rows, &w, bias)
 				kernel.ForEachISA(t, func(t *testing.T) {
@@ -71,8 +73,8 @@ func TestLinearExact(t *testing.T) {
 // its own row of w.
 func TestLinearNaN(t *testing.T) {
 	const rows, in, out = 10, 40, 37
-	r := newRand(5)
-	values, x := normal(r, out*in, 1), normal(r, rows*in, 1)
+	r := attncase.Rand(5)
+	values, x := attncase.Normal(r, out*in, 1), attncase.Normal(r, rows*in, 1)
 	values[4*in+3] = float32(math.NaN())
 	x[7*in+9] = float32(math.Inf(1))
 	for _, d := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
@@ -124,17 +126,17 @@ func TestLinears(t *testing.T) {
 		rows, in int
 		outs     []int
 	}{{1, 3, []int{2, 5}}, {9, 64, []int{40, 8, 8}}, {530, 20, []int{7, 300}}, {33, 300, []int{130}}} {
-		r := newRand(uint64(s.rows + s.in))
+		r := attncase.Rand(uint64(s.rows + s.in))
 		var parts []kernel.Projection
 		total := 0
 		for i, out := range s.outs {
-			p := kernel.Projection{Weight: newMatrix(t, out, s.in, kernel.DType(i), normal(r, out*s.in, 1))}
+			p := kernel.Projection{Weight: newMatrix(t, out, s.in, kernel.DType(i), attncase.Normal(r, out*s.in, 1))}
 			if i != 1 {
-				p.Bias = normal(r, out, 1)
+				p.Bias = attncase.Normal(r, out, 1)
 			}
 			parts, total = append(parts, p), total+out
 		}
-		x, residual := normal(r, s.rows*s.in, 1), normal(r, s.rows*total, 1)
+		x, residual := attncase.Normal(r, s.rows*s.in, 1), attncase.Normal(r, s.rows*total, 1)
 		for _, precision := range []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16} {
 			for i := range parts {
 				parts[i].Weight.Precision = precision
@@ -151,10 +153,10 @@ func TestLinears(t *testing.T) {
 				}
 				y, intact := guarded(t, s.rows*total)
 				team.Linears(y, x, nil, s.rows, parts)
-				sameBits(t, "Linears", y, want)
+				tol.SameBits(t, "Linears", y, want)
 				team.Add(want, want, residual)
 				team.Linears(y, x, residual, s.rows, parts)
-				sameBits(t, "Linears with a residual", y, want)
+				tol.SameBits(t, "Linears with a residual", y, want)
 				intact()
 			})
 		}

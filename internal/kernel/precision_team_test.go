@@ -8,18 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // TestPrecisionWorkerCount is TestWorkerCount with rounded products.
 func TestPrecisionWorkerCount(t *testing.T) {
-	a := operands(newRand(9), kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 301, HeadDim: 18})
+	a := operands(attncase.Rand(9), kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: 301, HeadDim: 18})
 	const group = 32
 	groups := 4 * kernel.Groups(a.Len, group)
-	w := newMatrix(t, 300, 63, kernel.BF16, normal(newRand(10), 300*63, 1))
-	x := normal(newRand(11), 200*63, 1)
+	w := newMatrix(t, 300, 63, kernel.BF16, attncase.Normal(attncase.Rand(10), 300*63, 1))
+	x := attncase.Normal(attncase.Rand(11), 200*63, 1)
 	table := &kernel.Table{Bits: make([]uint32, groups*kernel.Words(a.Len)), Group: group, Reach: -1}
-	team.TopKRows(table.Bits, normal(newRand(12), groups*a.Len, 1), groups, a.Len, 61, nil)
+	team.TopKRows(table.Bits, attncase.Normal(attncase.Rand(12), groups*a.Len, 1), groups, a.Len, 61, nil)
 	run := func(team *kernel.Team) map[string][]float32 {
 		out, sparse, scores := make([]float32, len(a.Q)), make([]float32, len(a.Q)), make([]float32, groups*a.Len)
 		y := make([]float32, 200*300)
@@ -36,7 +38,7 @@ func TestPrecisionWorkerCount(t *testing.T) {
 			want := run(&kernel.Team{Workers: 1})
 			for _, workers := range []int{2, 7} {
 				for name, x := range run(&kernel.Team{Workers: workers}) {
-					sameBits(t, name, x, want[name])
+					tol.SameBits(t, name, x, want[name])
 				}
 			}
 		})
@@ -68,8 +70,8 @@ func TestPrecisionTeamsAtOnce(t *testing.T) {
 			}
 			wg.Wait()
 			for _, s := range steps {
-				sameBits(t, "out", s.out, want.out)
-				sameBits(t, "y2", s.y2, want.y2)
+				tol.SameBits(t, "out", s.out, want.out)
+				tol.SameBits(t, "y2", s.y2, want.y2)
 			}
 		})
 	})
@@ -104,7 +106,7 @@ func BenchmarkPrecision(b *testing.B) {
 			for _, dim := range []int{64, 128} {
 				shape := kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4096, HeadDim: dim}
 				b.Run(fmt.Sprintf("%v/dense/d=%d", p, dim), func(b *testing.B) {
-					a := operands(newRand(1), shape)
+					a := operands(attncase.Rand(1), shape)
 					out := make([]float32, len(a.Q))
 					byTurns(b, p, func(p kernel.Precision) {
 						a.Precision = p
@@ -114,8 +116,8 @@ func BenchmarkPrecision(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%v/linear", p), func(b *testing.B) {
 				const n = 1024
-				x, y := normal(newRand(1), n*n, 1), make([]float32, n*n)
-				w := newMatrix(b, n, n, kernel.BF16, normal(newRand(2), n*n, 1))
+				x, y := attncase.Normal(attncase.Rand(1), n*n, 1), make([]float32, n*n)
+				w := newMatrix(b, n, n, kernel.BF16, attncase.Normal(attncase.Rand(2), n*n, 1))
 				byTurns(b, p, func(p kernel.Precision) {
 					w.Precision = p
 					team.Linear(y, x, n, &w, nil)

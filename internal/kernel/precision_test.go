@@ -11,6 +11,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // bf16ULP is the largest relative error of rounding to bfloat16.
@@ -143,11 +144,11 @@ func TestAttentionPrecision(t *testing.T) {
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		for i, c := range attentionCases() {
 			t.Run(c.Name, func(t *testing.T) {
-				r := newRand(uint64(i))
+				r := attncase.Rand(uint64(i))
 				a := operands(r, c.Shape)
 				c.Padding.Apply(a)
 				a.Precision = p
-				checkPrecision(t, a, c.Group, tables(c, newRand(7)))
+				checkPrecision(t, a, c.Group, tables(c, attncase.Rand(7)))
 			})
 		}
 	})
@@ -217,7 +218,7 @@ func withDense(tables map[string]*kernel.Table) map[string]*kernel.Table {
 func TestPrecisionError(t *testing.T) {
 	for _, dim := range []int{64, 128} {
 		for _, outlier := range []float32{1, 20} {
-			a := operands(newRand(20), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 192, HeadDim: dim})
+			a := operands(attncase.Rand(20), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 192, HeadDim: dim})
 			for i := 3; i < len(a.Q); i += dim {
 				a.Q[i] /= outlier / 2
 			}
@@ -264,7 +265,7 @@ func TestPrecisionNaN(t *testing.T) {
 	for _, c := range attncase.Specials {
 		t.Run(c.Name, func(t *testing.T) {
 			eachPrecision(t, func(t *testing.T, p kernel.Precision) {
-				a := operands(newRand(1), attncase.SpecialShape)
+				a := operands(attncase.Rand(1), attncase.SpecialShape)
 				c.Set(a)
 				a.Precision = p
 				checkPrecision(t, a, 8, nil)
@@ -277,16 +278,16 @@ func TestPrecisionNaN(t *testing.T) {
 // where words lack values.
 func TestPrecisionAfterNaN(t *testing.T) {
 	nan := float32(math.NaN())
-	poison := operands(newRand(1), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 256, HeadDim: 64})
+	poison := operands(attncase.Rand(1), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 256, HeadDim: 64})
 	attncase.Fill(poison.Q, nan)
 	attncase.Fill(poison.K, nan)
 	attncase.Fill(poison.V, nan)
 	x, y := make([]float32, 64*256), make([]float32, 64*64)
 	attncase.Fill(x, nan)
 	large := newMatrix(t, 64, 256, kernel.BF16, x[:64*256])
-	a := operands(newRand(2), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 37, HeadDim: 18})
-	small := newMatrix(t, 40, 38, kernel.BF16, normal(newRand(3), 40*38, 1))
-	in := normal(newRand(4), 9*38, 1)
+	a := operands(attncase.Rand(2), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 37, HeadDim: 18})
+	small := newMatrix(t, 40, 38, kernel.BF16, attncase.Normal(attncase.Rand(3), 40*38, 1))
+	in := attncase.Normal(attncase.Rand(4), 9*38, 1)
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		poison.Precision, a.Precision, large.Precision, small.Precision = p, p, p, p
 		kernel.ForEachISA(t, func(t *testing.T) {
@@ -308,8 +309,8 @@ func TestPrecisionAfterNaN(t *testing.T) {
 				team.Dense(make([]float32, len(poison.Q)), nil, poison)
 				team.Linear(y, x, 64, &large, nil)
 			})
-			sameBits(t, "attention", outAfter, out)
-			sameBits(t, "linear", sumsAfter, sums)
+			tol.SameBits(t, "attention", outAfter, out)
+			tol.SameBits(t, "linear", sumsAfter, sums)
 		})
 	})
 }
@@ -318,7 +319,7 @@ func TestPrecisionAfterNaN(t *testing.T) {
 // and a large head dimension.
 func TestPrecisionExtremes(t *testing.T) {
 	for _, dim := range []int{3, 65} {
-		a := operands(newRand(3), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 140, HeadDim: dim})
+		a := operands(attncase.Rand(3), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 140, HeadDim: dim})
 		for i := range a.K {
 			a.Q[i], a.K[i], a.V[i] = -1.2, 0.9, 3 // all alike
 			if i < dim {
@@ -329,7 +330,7 @@ func TestPrecisionExtremes(t *testing.T) {
 		a.Precision = kernel.Int16
 		checkPrecision(t, a, 32, nil)
 	}
-	large := operands(newRand(6), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 9, HeadDim: 300})
+	large := operands(attncase.Rand(6), kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 9, HeadDim: 300})
 	large.Precision = kernel.Int16
 	checkPrecision(t, large, 4, nil)
 
@@ -352,14 +353,14 @@ func TestPrecisionExtremes(t *testing.T) {
 
 // TestPrecisionGrad: the precision of a call does not affect its gradients.
 func TestPrecisionGrad(t *testing.T) {
-	a := operands(newRand(13), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
-	dout := normal(newRand(14), len(a.Q), 1)
+	a := operands(attncase.Rand(13), kernel.Shape{Batch: 1, Heads: 2, KVHeads: 1, Len: 40, HeadDim: 8})
+	dout := attncase.Normal(attncase.Rand(14), len(a.Q), 1)
 	want, got := make([]float32, len(a.Q)), make([]float32, len(a.Q))
 	team.AttentionGrad(want, nil, nil, dout, a, nil)
 	eachPrecision(t, func(t *testing.T, p kernel.Precision) {
 		a.Precision = p
 		team.AttentionGrad(got, nil, nil, dout, a, nil)
-		sameBits(t, "dq", got, want)
+		tol.SameBits(t, "dq", got, want)
 	})
 }
 

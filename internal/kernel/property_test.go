@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
+	"pgregory.net/rapid"
 )
 
 // drawOperands draws a small attention call.
@@ -24,7 +24,7 @@ func drawOperands(t *rapid.T) *kernel.Operands {
 		Len:     rapid.IntRange(1, 70).Draw(t, "length"),
 		HeadDim: rapid.SampledFrom([]int{1, 4, 8, 20, 32}).Draw(t, "head dim"),
 	}
-	a := operands(newRand(rapid.Uint64().Draw(t, "seed")), s)
+	a := operands(attncase.Rand(rapid.Uint64().Draw(t, "seed")), s)
 	rapid.SampledFrom([]attncase.Padding{nil, attncase.Left, attncase.Scattered}).Draw(t, "padding").Apply(a)
 	return a
 }
@@ -167,11 +167,11 @@ func repeatHeads(a *kernel.Operands, x []float32) (repeated []float32) {
 // TestWorkerCount checks that results have the same bits for any number of
 // workers.
 func TestWorkerCount(t *testing.T) {
-	a := operands(newRand(9), kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 16})
+	a := operands(attncase.Rand(9), kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 300, HeadDim: 16})
 	attncase.Padding(attncase.Scattered).Apply(a)
 	const group = 32
 	rows, words := 2*4*kernel.Groups(a.Len, group), kernel.Words(a.Len)
-	w := newMatrix(t, 300, 64, kernel.BF16, normal(newRand(10), 300*64, 1))
+	w := newMatrix(t, 300, 64, kernel.BF16, attncase.Normal(attncase.Rand(10), 300*64, 1))
 	run := func(team *kernel.Team) map[string][]float32 {
 		out, lse, scores := make([]float32, len(a.Q)), make([]float32, 2*4*a.Len), make([]float32, rows*a.Len)
 		r := map[string][]float32{"out": out, "lse": lse, "scores": scores}
@@ -195,7 +195,7 @@ func TestWorkerCount(t *testing.T) {
 	defer runtime.GOMAXPROCS(saved)
 	for _, workers := range []int{0, 2, 7} {
 		for name, x := range run(&kernel.Team{Workers: workers}) {
-			sameBits(t, name, x, want[name])
+			tol.SameBits(t, name, x, want[name])
 		}
 	}
 }
@@ -208,7 +208,7 @@ func fuzzAttention(f *testing.F, run func(t *testing.T, r *rand.Rand, a *kernel.
 	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, ratio, n, dim, group, pad uint8, reach int8) {
 		s := kernel.Shape{Batch: 1, KVHeads: 1 + int(kvHeads)%2, Len: 1 + int(n), HeadDim: 1 + int(dim)%40}
 		s.Heads = s.KVHeads * (1 + int(ratio)%4)
-		r := newRand(seed)
+		r := attncase.Rand(seed)
 		a := operands(r, s)
 		[]attncase.Padding{nil, attncase.Left, attncase.Scattered, attncase.FirstRow}[pad%4].Apply(a)
 		c := attncase.Case{Shape: s, Group: 1 + int(group)}
@@ -222,7 +222,7 @@ func fuzzAttention(f *testing.F, run func(t *testing.T, r *rand.Rand, a *kernel.
 func FuzzISAs(f *testing.F) {
 	fuzzAttention(f, func(t *testing.T, r *rand.Rand, a *kernel.Operands, c attncase.Case, table *kernel.Table) {
 		s := a.Shape
-		dout := normal(r, len(a.Q), 1)
+		dout := attncase.Normal(r, len(a.Q), 1)
 		want := attentionResults(a, c.Group, dout, map[string]*kernel.Table{"sparse": table})
 		for _, name := range kernel.ISANames() {
 			kernel.WithISA(name, func() {
@@ -257,13 +257,13 @@ func FuzzLayers(f *testing.F) {
 	f.Add(uint64(2), uint8(1), uint8(64), uint8(16), int32(40000), float32(-90))
 	f.Add(uint64(3), uint8(9), uint8(100), uint8(11), int32(-5), float32(math.Inf(1)))
 	f.Fuzz(func(t *testing.T, seed uint64, rows, cols, half uint8, pos int32, special float32) {
-		r := newRand(seed)
+		r := attncase.Rand(seed)
 		n, features, dim := 1+int(rows)%12, 1+int(cols), 2+2*(int(half)%80)
 		out := 1 + int(half)
-		w := newMatrix(t, out, features, []kernel.DType{kernel.F32, kernel.BF16, kernel.F16}[seed%3], normal(r, out*features, 1))
-		x, y := normal(r, n*features, 1), normal(r, n*features, 1)
+		w := newMatrix(t, out, features, []kernel.DType{kernel.F32, kernel.BF16, kernel.F16}[seed%3], attncase.Normal(r, out*features, 1))
+		x, y := attncase.Normal(r, n*features, 1), attncase.Normal(r, n*features, 1)
 		x[len(x)/2] = special
-		heads := normal(r, n*2*dim, 1)
+		heads := attncase.Normal(r, n*2*dim, 1)
 		positions := make([]int32, n)
 		for i := range positions {
 			positions[i] = pos + int32(i)

@@ -4,7 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // around checks numbers that were calculated elsewhere and printed with a
@@ -42,12 +44,12 @@ func TestRoPE(t *testing.T) {
 // TestRoPEAngles rotates heads of any even size by positions inside and outside of
 // what is computed in advance.
 func TestRoPEAngles(t *testing.T) {
-	r := newRand(14)
+	r := attncase.Rand(14)
 	pos := []int32{7, 0, 1, 7, 90, 4 << 20, -3, math.MaxInt32, math.MinInt32}
 	for _, dim := range []int{2, 16, 20, 64, 128} {
 		const heads, theta = 3, 5e5
 		n := len(pos)
-		x := normal(r, n*heads*dim, 1)
+		x := attncase.Normal(r, n*heads*dim, 1)
 		plain, want := make([]float32, len(x)), make([]float64, len(x))
 		for i := range x {
 			row, head, d := i/(heads*dim), i/dim%heads, i%dim
@@ -70,7 +72,7 @@ func TestRoPEAngles(t *testing.T) {
 				intact()
 				team.RoPE(few, x[:len(few)], pos[:4], 1, 4, kernel.Heads{Count: heads, Dim: dim}, theta)
 				for h := range heads {
-					sameBits(t, "RoPE with a larger table", few[h*4*dim:][:4*dim], got[h*n*dim:][:4*dim])
+					tol.SameBits(t, "RoPE with a larger table", few[h*4*dim:][:4*dim], got[h*n*dim:][:4*dim])
 				}
 			}
 		})
@@ -82,11 +84,11 @@ func TestRoPEAngles(t *testing.T) {
 func TestRoPELayout(t *testing.T) {
 	kernel.ForEachISA(t, func(t *testing.T) {
 		const batch, n, heads, dim = 2, 3, 2, 4
-		x := normal(newRand(6), batch*n*heads*dim, 1)
+		x := attncase.Normal(attncase.Rand(6), batch*n*heads*dim, 1)
 		split, rotated := make([]float32, len(x)), make([]float32, len(x))
 		team.SplitHeads(split, x, batch, n, kernel.Heads{Count: heads, Dim: dim})
 		team.RoPE(rotated, x, make([]int32, batch*n), batch, n, kernel.Heads{Count: heads, Dim: dim}, 1e4)
-		sameBits(t, "RoPE at 0", rotated, split)
+		tol.SameBits(t, "RoPE at 0", rotated, split)
 
 		pos := []int32{3, 0, 5, 1, 1, 9}
 		team.RoPE(rotated, x, pos, batch, n, kernel.Heads{Count: heads, Dim: dim}, 1e4)
@@ -96,7 +98,7 @@ func TestRoPELayout(t *testing.T) {
 					one := make([]float32, dim)
 					at := ((b*heads+h)*n + i) * dim
 					team.RoPE(one, split[at:][:dim], pos[b*n+i:][:1], 1, 1, kernel.Heads{Count: 1, Dim: dim}, 1e4)
-					sameBits(t, "RoPE", rotated[at:][:dim], one)
+					tol.SameBits(t, "RoPE", rotated[at:][:dim], one)
 				}
 			}
 		}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // TestFewQueries compares attention of some of a sequence's queries with the reference, as
@@ -16,7 +18,7 @@ func TestFewQueries(t *testing.T) {
 		for _, span := range [][2]int{{0, 1}, {n - 1, n}, {n / 3, n - n/3}, {n / 2, n}} {
 			c.Rows = span[1] - span[0]
 			t.Run(fmt.Sprintf("%s, rows %v", c.Name, span), func(t *testing.T) {
-				r := newRand(uint64(i))
+				r := attncase.Rand(uint64(i))
 				a := operands(r, c.Shape)
 				a.First = span[0]
 				c.Padding.Apply(a)
@@ -82,7 +84,7 @@ func TestFewQueries(t *testing.T) {
 // TestFewQueriesHaveTheBitsOfAll: a query gets the same bits with any other queries.
 func TestFewQueriesHaveTheBitsOfAll(t *testing.T) {
 	for i, c := range attentionCases() {
-		r := newRand(uint64(i))
+		r := attncase.Rand(uint64(i))
 		a := operands(r, c.Shape)
 		c.Padding.Apply(a)
 		n, dim := c.Len, c.HeadDim
@@ -101,7 +103,7 @@ func TestFewQueriesHaveTheBitsOfAll(t *testing.T) {
 				}
 				got := make([]float32, len(want))
 				team.Dense(got, nil, &some)
-				sameBits(t, fmt.Sprintf("%s, %v, queries %v", c.Name, precision, span), got, want)
+				tol.SameBits(t, fmt.Sprintf("%s, %v, queries %v", c.Name, precision, span), got, want)
 			}
 		}
 	}

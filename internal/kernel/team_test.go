@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
 // team is the team of tests that do not test teams.
@@ -31,15 +33,15 @@ const stepGroup = 32
 
 func newStep(t testing.TB, n int) *step {
 	const features = 64
-	r := newRand(11)
+	r := attncase.Rand(11)
 	a := operands(r, kernel.Shape{Batch: 1, Heads: 4, KVHeads: 2, Len: n, HeadDim: features / 4})
 	groups := 4 * kernel.Groups(n, stepGroup)
 	s := &step{
 		a:     a,
 		table: &kernel.Table{Bits: make([]uint32, groups*kernel.Words(n)), Group: stepGroup, Reach: -1},
 		ids:   make([]int32, n), pos: make([]int32, n),
-		w:    newMatrix(t, features, features, kernel.BF16, normal(r, features*features, 1)),
-		bias: normal(r, features, 1), weight: normal(r, features, 1),
+		w:    newMatrix(t, features, features, kernel.BF16, attncase.Normal(r, features*features, 1)),
+		bias: attncase.Normal(r, features, 1), weight: attncase.Normal(r, features, 1),
 		out: make([]float32, len(a.Q)), lse: make([]float32, 4*n), scores: make([]float32, groups*n),
 		y: make([]float32, n*features), dq: make([]float32, len(a.Q)), dk: make([]float32, len(a.K)), dv: make([]float32, len(a.K)),
 	}
@@ -110,8 +112,8 @@ func TestTeamsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, s := range steps {
-		sameBits(t, "out", s.out, want.out)
-		sameBits(t, "dk", s.dk, want.dk)
+		tol.SameBits(t, "out", s.out, want.out)
+		tol.SameBits(t, "dk", s.dk, want.dk)
 	}
 }
 
@@ -169,9 +171,9 @@ func TestTwoCallsAtOnce(t *testing.T) {
 func TestDone(t *testing.T) {
 	s := newStep(t, 320)
 	const rows, in, out = 1000, 300, 300
-	r := newRand(12)
-	w := newMatrix(t, out, in, kernel.F32, normal(r, out*in, 1))
-	x := normal(r, rows*in, 1)
+	r := attncase.Rand(12)
+	w := newMatrix(t, out, in, kernel.F32, attncase.Normal(r, out*in, 1))
+	x := attncase.Normal(r, rows*in, 1)
 	for name, call := range map[string]func(team *kernel.Team, y []float32){
 		"Dense":         func(team *kernel.Team, y []float32) { team.Dense(y[:len(s.a.Q)], nil, s.a) },
 		"DenseScores":   func(team *kernel.Team, y []float32) { team.DenseScores(y[:len(s.a.Q)], s.scores, s.a, stepGroup) },
@@ -204,7 +206,7 @@ func TestDone(t *testing.T) {
 
 			team.Done = nil
 			call(team, y)
-			sameBits(t, name, y, want)
+			tol.SameBits(t, name, y, want)
 		}
 	}
 }

@@ -3,12 +3,10 @@ package kernel_test
 import (
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"testing"
-)
 
-// ulp is the largest relative error of rounding to float32.
-const ulp = 1.0 / (1 << 24)
+	"github.com/pulsecol/pulsecol/internal/tol"
+)
 
 // compare fails the test unless got is as close to want, the reference in
 // float64, as a float32 computation can be expected to be: within twice the
@@ -29,7 +27,7 @@ func compare(t *testing.T, what string, got, plain []float32, want []float64) {
 			}
 		}
 	}
-	allowed += 16 * ulp * largest
+	allowed += 16 * tol.ULP * largest
 	for i, w := range want {
 		g := float64(got[i])
 		switch {
@@ -73,17 +71,6 @@ func guarded(t *testing.T, n int) ([]float32, func()) {
 		}
 	}
 }
-
-// normal returns n normally distributed numbers of the given standard deviation.
-func normal(r *rand.Rand, n int, deviation float64) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64() * deviation)
-	}
-	return x
-}
-
-func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 func putFloat32(b []byte, f float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(f)) }
 func getFloat32(b []byte) float32    { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }

@@ -97,6 +97,43 @@ func CloseAbs[G, W Float](t testing.TB, got []G, want []W, limit float64) {
 	check(t, "largest difference", diff, limit, got, want, limit)
 }
 
+// ULP is the largest relative error of rounding to float32.
+const ULP = 1.0 / (1 << 24)
+
+// ClosePlain fails the test unless MaxAbs(got, want) <= Bound(plain, want).
+func ClosePlain[W Float](t testing.TB, got, plain []float32, want []W) {
+	t.Helper()
+	CloseAbs(t, got, want, Bound(plain, want))
+}
+
+// Bound is the absolute error that a float32 calculation of want may have: twice the error
+// of plain, the same calculation as plain loops in float32, and 16 roundings of the largest
+// value.
+func Bound[W Float](plain []float32, want []W) float64 {
+	largest := 0.0
+	for _, w := range want {
+		largest = max(largest, math.Abs(float64(w)))
+	}
+	off, _ := MaxAbs(plain, want)
+	return 2*off + 16*ULP*largest
+}
+
+// SameBits fails the test unless got is want bit for bit. what names the values.
+func SameBits(t testing.TB, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d values, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Errorf("%s: [%d] is %v (%08x), want exactly %v (%08x)", what, i,
+				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+			return
+		}
+	}
+}
+
 // shown is how many offending elements a failure lists.
 const shown = 5
 

@@ -119,6 +119,10 @@ func TestClose(t *testing.T) {
 		{"abs at", func(t testing.TB) { CloseAbs(t, []float64{3, 4.5}, want, 0.5) }, true, "0.5: 100% of the allowed 0.5"},
 		{"abs over", func(t testing.TB) { CloseAbs(t, []float64{3, 4.5}, want, 0.4) }, false, "[1] got 4.5, want 4"},
 		{"abs NaN", func(t testing.TB) { CloseAbs(t, []float64{3, nan}, want, inf) }, false, "largest difference +Inf"},
+		{"plain at", func(t testing.TB) { ClosePlain(t, []float32{3, 4.5}, []float32{3, 4.25}, want) }, true, "allowed"},
+		{"plain over", func(t testing.TB) { ClosePlain(t, []float32{3, 4.51}, []float32{3, 4.25}, want) }, false, "[1] got 4.51"},
+		{"plain exact", func(t testing.TB) { ClosePlain(t, []float32{3, 4.00001}, []float32{3, 4}, want) }, false, "[1] got 4.00001"},
+		{"plain rounding", func(t testing.TB) { ClosePlain(t, []float32{3, 4.000001}, []float32{3, 4}, want) }, true, "allowed"},
 		{"abs length", func(t testing.TB) { CloseAbs(t, []float64{}, want, 1) }, false, "0 values, want 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,6 +135,27 @@ func TestClose(t *testing.T) {
 				t.Errorf("said %q, want it to contain %q", said, c.says)
 			}
 		})
+	}
+}
+
+// TestSameBits: equal bits pass, of NaN too; zeros of two signs, other bits of NaN and other
+// lengths do not.
+func TestSameBits(t *testing.T) {
+	odd := math.Float32frombits(0x7fc00001)
+	for _, c := range []struct {
+		got, want []float32
+		says      string // "" passes
+	}{
+		{[]float32{1, odd, 0}, []float32{1, odd, 0}, ""},
+		{[]float32{1, float32(math.Copysign(0, -1))}, []float32{1, 0}, "x: [1] is -0 (80000000), want exactly 0 (00000000)"},
+		{[]float32{odd}, []float32{float32(math.NaN())}, "x: [0] is NaN (7fc00001)"},
+		{[]float32{1}, []float32{1, 2}, "x: 1 values, want 2"},
+	} {
+		r := &recorder{TB: t}
+		SameBits(r, "x", c.got, c.want)
+		if said := strings.Join(r.errors, "\n"); (c.says == "") != (said == "") || !strings.HasPrefix(said, c.says) {
+			t.Errorf("%v and %v: said %q, want %q", c.got, c.want, said, c.says)
+		}
 	}
 }
 

@@ -10,13 +10,7 @@ import (
 )
 
 func openTiny(t testing.TB) *Model {
-	t.Helper()
-	m, err := OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(OpenFS(tinymodel.DreamFS(), tinymodel.DreamWeights()))(t)
 }
 
 func TestTinyModelEqualsPyTorch(t *testing.T) {

@@ -14,15 +14,7 @@ import (
 // the GPU.
 var exact = pulsecol.Config{Precision: pulsecol.Float32}
 
-func openGolden(t testing.TB) *Model {
-	t.Helper()
-	m, err := Open(golden.Dir(t, "llada"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
-}
+func openGolden(t testing.TB) *Model { return modeltest.Opened(Open(golden.Dir(t, "llada")))(t) }
 
 func TestLogitsEqualReference(t *testing.T) {
 	modeltest.LogitsEqualReference(t, openGolden(t), golden.Open(t, "llada/expected"))

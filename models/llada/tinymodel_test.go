@@ -15,13 +15,7 @@ import (
 )
 
 func openTiny(t testing.TB) *Model {
-	t.Helper()
-	m, err := OpenFS(tinymodel.FS(), tinymodel.Weights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(OpenFS(tinymodel.FS(), tinymodel.Weights()))(t)
 }
 
 func TestTinyModelEqualsPyTorch(t *testing.T) {

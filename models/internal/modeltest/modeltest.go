@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -26,6 +27,18 @@ type Model interface {
 	Decode(ids []int32) (string, error)
 	Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error)
 	Close() error
+}
+
+// Opened returns an opened model, which it closes with the test.
+func Opened[M io.Closer](m M, err error) func(t testing.TB) M {
+	return func(t testing.TB) M {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return m
+	}
 }
 
 // File returns a config.json of a text.
