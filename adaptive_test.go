@@ -1,6 +1,7 @@
 package pulsecol_test
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -121,4 +122,32 @@ func TestDriftIsWatchedForAdaptiveOnly(t *testing.T) {
 	if got := r.ctl.Drift(); got != 0 {
 		t.Errorf("drift %v, want 0", got)
 	}
+}
+
+// TestDriftOfAFailedStep: what a step has measured before it failed does not count. It is
+// run again in the same mode.
+func TestDriftOfAFailedStep(t *testing.T) {
+	a, b := randomOperands(1, small), randomOperands(2, small)
+	fail := false
+	cfg := pulsecol.Config{Sparsity: 0.8, GroupSize: 8, Schedule: pulsecol.Adaptive{Threshold: 0.001}}
+	r := newRig(t, a, cfg, 2, hooked(t, func() error { // between the layers
+		if fail {
+			return errors.New("failed")
+		}
+		return nil
+	}))
+	r.start(4)
+	r.step(a, refresh)
+	r.step(a, reuse)
+	r.let(b)
+	fail = true
+	if err := r.m.Step(); err == nil || r.ctl.Drift() != 0 || r.ctl.Mode() != reuse {
+		t.Errorf("a step that failed in its second layer: %v, drift %v, the next is %v", err, r.ctl.Drift(), r.ctl.Mode())
+	}
+	fail = false
+	r.step(b, reuse)
+	if r.ctl.Drift() == 0 {
+		t.Error("the step that succeeded has measured nothing")
+	}
+	r.step(b, refresh)
 }

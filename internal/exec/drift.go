@@ -10,7 +10,10 @@ import "github.com/pulsecol/pulsecol/internal/kernel"
 type drift struct {
 	measured  bool      // there is a baseline
 	base, now []float32 // [B,H,U] kept share, in the first reuse step and in the latest
-	lost      []float32 // [B,U] base - now, mean over heads
+	lost      []float32 // [B,U] base - now, mean over heads, of the latest step that succeeded
+
+	next  []float32 // lost of the step in progress
+	fresh bool      // next is complete
 }
 
 // Watch makes reuse steps measure drift. It costs them as much as one query of
@@ -25,6 +28,17 @@ func (s *State) Drift() []float32 {
 		return nil
 	}
 	return s.drift.lost
+}
+
+// EndStep ends a step. What the step measured counts if it succeeded: one that fails may
+// run again, in the same mode.
+func (s *State) EndStep(succeeded bool) {
+	if d := s.drift; d != nil {
+		if d.fresh && succeeded {
+			d.lost, d.next, d.measured = d.next, d.lost, true
+		}
+		d.fresh = false
+	}
 }
 
 // MeasureDrift follows one step of attention on a, if Watch was called.
@@ -45,19 +59,20 @@ func (d *drift) measure(team *kernel.Team, m Mode, a *kernel.Operands, t *kernel
 	}
 	groups := kernel.Groups(a.Len, t.Group)
 	if n := a.Batch * a.Heads * groups; len(d.now) != n {
-		*d = drift{base: make([]float32, n), now: make([]float32, n), lost: make([]float32, a.Batch*groups)}
+		u := a.Batch * groups
+		*d = drift{base: make([]float32, n), now: make([]float32, n), lost: make([]float32, u), next: make([]float32, u)}
 	}
 	team.KeptMass(d.now, a, t)
 	if team.Stopped() {
 		return // the measurement is incomplete
 	}
 	if !d.measured {
-		d.measured = true
 		copy(d.base, d.now)
 	}
-	clear(d.lost)
+	clear(d.next)
 	for i, now := range d.now {
 		batch, u := i/(a.Heads*groups), i%groups
-		d.lost[batch*groups+u] += (d.base[i] - now) / float32(a.Heads)
+		d.next[batch*groups+u] += (d.base[i] - now) / float32(a.Heads)
 	}
+	d.fresh = true
 }
