@@ -127,7 +127,7 @@ func TestDriftIsWatchedForAdaptiveOnly(t *testing.T) {
 // TestDriftOfAFailedStep: what a step has measured before it failed does not count. It is
 // run again in the same mode.
 func TestDriftOfAFailedStep(t *testing.T) {
-	a, b := randomOperands(1, small), randomOperands(2, small)
+	a, b := attncase.Seeded(1, small), attncase.Seeded(2, small)
 	fail := false
 	cfg := pulsecol.Config{Sparsity: 0.8, GroupSize: 8, Schedule: pulsecol.Adaptive{Threshold: 0.001}}
 	r := newRig(t, a, cfg, 2, hooked(t, func() error { // between the layers
