@@ -34,9 +34,15 @@ func TestFullDisk(t *testing.T) {
 					continue // what it writes is small enough
 				case failure:
 					// Of several pictures the first ones may be there, whole.
-					for file, text := range tree(t, path) {
+					after := tree(t, path)
+					for file, text := range after {
 						if text != before[file] && !wholePicture(text) {
 							t.Errorf("%s: left %d bytes in %s", c, len(text), file)
+						}
+					}
+					for file := range before {
+						if _, ok := after[file]; !ok {
+							t.Errorf("%s: %s is gone", c, file)
 						}
 					}
 					if !strings.Contains(r.stderr, "too large") || !strings.Contains(r.stderr, path) {
