@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -93,24 +93,22 @@ func (c *benchPlotCmd) Run(std stdio) error {
 	return nil
 }
 
+// maxRows is far above the files of bench, which have less than 100 KiB.
+var maxRows = infile.Limit{Bytes: 16 << 20, What: "a file of measurements"}
+
 // readRows reads a JSON object a line.
 func readRows[T any](name string) ([]T, error) {
-	f, _, err := infile.Open(name)
+	data, err := infile.Read(name, maxRows)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var rows []T
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
+	for line := range bytes.Lines(data) {
 		var row T
-		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", name, n, err)
+		if err := json.Unmarshal(line, &row); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", name, len(rows)+1, err)
 		}
 		rows = append(rows, row)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return rows, nil
 }
