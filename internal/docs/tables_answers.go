@@ -96,7 +96,7 @@ func answersSchedules(t *table) {
 		for _, s := range []struct {
 			name, schedule string
 			eta            float64
-		}{{"uniform", "uniform", 0.3}, {"random", "random", 0.3}, {"power", "power", 0.3}, {"uniform, window 1", "uniform", 1}, {"adaptive", "adaptive", 1}} {
+		}{{"uniform", "uniform", 0.3}, {"random", "random", 0.3}, {"power", "power", 0.3}, {"uniform, η = 1", "uniform", 1}, {"adaptive", "adaptive", 1}} {
 			cells := []string{s.name}
 			for refreshes := 1; refreshes <= 4; refreshes++ {
 				cell := ""
