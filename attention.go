@@ -40,8 +40,7 @@ func WithRows(rows *gorgonia.Node) AttentionOption {
 
 // WithCache says that q, k and v are some consecutive rows of a sequence of n tokens, those
 // that a step computes (Controller.Pass). The layer keeps the keys and values of all tokens
-// from step to step. A controller whose Config has a Cache needs it, and its layers serve
-// one Attention in each graph. A padding mask is [B,n], and the rows of WithRows count those
+// from step to step. A controller whose Config has a Cache needs it. A padding mask is [B,n], and the rows of WithRows count those
 // of q. The result has no gradient.
 func WithCache(n int) AttentionOption {
 	return func(o *attentionOptions) { o.cached, o.hasCache = n, true }
@@ -52,7 +51,8 @@ func WithCache(n int) AttentionOption {
 //
 // q is [B,H,N,D], k and v are [B,Hkv,N,D] with H a multiple of Hkv (query head h
 // reads key head h/(H/Hkv)), all float32, already split into heads and rotated.
-// The result has q's shape. A layer serves one Attention.
+// The result has q's shape. A layer serves one Attention in each
+// graph, and on a GPU one in all.
 //
 // It adds three nodes: those of op.NewScoreCollect, op.NewGroupTopK and
 // op.NewColumnSparseAttn.
@@ -70,8 +70,6 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, errors.New("pulsecol: Attention: the layer is nil, or not one of Controller.Layer(i), 0 <= i < 65536")
 	case l.ctl.closed:
 		return nil, ErrClosed
-	case l.used && !o.hasCache:
-		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	case l.ctl.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
 		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
 	}
@@ -80,6 +78,10 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	}
 	if err := o.checkCache(q, l); err != nil {
 		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
+	}
+	device := l.ctl.DeviceFor(q.Shape()[3])
+	if l.used && (device == CUDA || q.Graph() != nil && l.state.In(q.Graph())) {
+		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	}
 	p := op.AttentionParams{
 		Group: l.ctl.group, Selection: op.Selection(l.ctl.sel), Scale: l.ctl.cfg.Scale,
@@ -105,7 +107,6 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err != nil {
 		return nil, err
 	}
-	device := l.ctl.DeviceFor(q.Shape()[3])
 	scores, err := l.add(device, collect, o.mask, q, k, v)
 	if err != nil {
 		return nil, err
@@ -168,8 +169,6 @@ func (o *attentionOptions) checkCache(q *gorgonia.Node, l *Layer) error {
 		return fmt.Errorf("%w: Cache is %v, and Attention has no option WithCache", ErrConfig, cache)
 	case o.hasCache && o.cached < q.Shape()[2]:
 		return fmt.Errorf("%w: WithCache(%d) for %d rows of q, want at least as many tokens", op.ErrShape, o.cached, q.Shape()[2])
-	case o.hasCache && q.Graph() != nil && l.used && l.state.In(q.Graph()):
-		return errors.New("the layer already has its attention in this graph; use another layer")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@
 //
 // # Concurrency
 //
-// A controller belongs to one machine, and both to one goroutine at a time. Two
+// A controller and its machines belong to one goroutine at a time. Two
 // graphs with a controller each may run at the same time. One graph must not be run
 // by two machines: Gorgonia binds values to nodes. [NewMachine] refuses a graph with
 // layers of another controller, or in the open machine of one. It cannot detect bare tape

@@ -196,7 +196,7 @@ func (o *columnSparseAttn) table(mode Mode, s kernel.Shape, columns *tensor.Dens
 		return o.p.StaticRows(), nil
 	case o.p.Cached > 0 && o.p.State.Step().Pass().Kind == exec.BlockStep && o.p.Selection.Kind != SelectStatic:
 		return o.p.State.BlockTable(), nil
-	case !o.p.State.Built():
+	case !o.p.State.BuiltFor(s.Batch, s.Heads, s.Len):
 		return nil, fmt.Errorf("%s: %w", o, ErrStale)
 	}
 	return o.p.State.Table(), nil

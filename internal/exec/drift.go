@@ -43,7 +43,7 @@ func (s *State) EndStep(succeeded bool) {
 
 // MeasureDrift follows one step of attention on a, if Watch was called.
 func (s *State) MeasureDrift(team *kernel.Team, m Mode, a *kernel.Operands) {
-	if s.drift != nil && s.built {
+	if s.drift != nil && s.BuiltFor(a.Batch, a.Heads, a.Len) {
 		s.drift.measure(team, m, a, &s.table)
 	}
 }

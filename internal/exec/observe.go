@@ -37,7 +37,7 @@ func (s *State) Observed(m Mode, a *kernel.Operands) {
 		Mode: m, Batch: a.Batch, Heads: a.Heads, KVHeads: a.KVHeads, Len: a.Len, First: a.First, Rows: a.Queries(), HeadDim: a.HeadDim,
 		Q: a.Q, K: a.K, Valid: a.Valid, Scale: float64(a.Scale),
 	}
-	if s.built {
+	if s.BuiltFor(a.Batch, a.Heads, a.Len) {
 		o.Columns = &ColumnBits{s.batch, s.heads, s.n, s.table.Group, s.table.Bits}
 	}
 	s.observer(o)

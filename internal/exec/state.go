@@ -81,6 +81,12 @@ func (s *State) Ran() bool { return s.ran[Attend] == s.step.last }
 // Built reports whether there is a column table to reuse.
 func (s *State) Built() bool { return s.built }
 
+// BuiltFor reports whether there is a column table to reuse for so many batch rows, heads
+// and tokens. One row and head of a static selection serve all.
+func (s *State) BuiltFor(batch, heads, n int) bool {
+	return s.built && s.n == n && (s.batch == batch || s.table.SharedBatch) && (s.heads == heads || s.table.SharedHeads)
+}
+
 // Table is the column table as kernels take it; nil without one on the CPU.
 func (s *State) Table() *kernel.Table {
 	if !s.built {
@@ -179,10 +185,16 @@ func (s *State) reserve(batch, heads, n int, t kernel.Table) {
 		return
 	}
 	u, w := kernel.Groups(n, t.Group), kernel.Words(n)
-	t.Bits = make([]uint32, batch*heads*u*w)
+	t.Bits = s.table.Bits
+	if size := batch * heads * u * w; cap(t.Bits) < size {
+		t.Bits = make([]uint32, size)
+	} else {
+		t.Bits = t.Bits[:size]
+		clear(t.Bits)
+	}
 	s.batch, s.heads, s.n, s.table, s.built = batch, heads, n, t, false
 	s.value = hold(t.Bits, batch, heads, u, w)
-	s.stats.Bytes = 4 * int64(len(t.Bits))
+	s.stats.Bytes = 4 * int64(cap(t.Bits))
 }
 
 // MakeTable makes the table of a selection that is Unchanging, once. It is on the host for
