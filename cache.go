@@ -3,8 +3,11 @@ package pulsecol
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
+	"gorgonia.org/gorgonia"
 )
 
 // Cache says which keys and values attention keeps from step to step. Without one a step
@@ -151,6 +154,27 @@ func (c *Controller) nextCached() (Mode, exec.Pass, error) {
 		return Dense, p, nil
 	}
 	return Reuse, p, nil
+}
+
+// CacheBytes returns, before anything runs, the bytes that the caches of a generation under
+// c will take in g: keys, values, and with columns those of so many active rows and their
+// scores.
+func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64) {
+	chooses := slices.Contains(c.Modes(), Reuse) && !c.sel.Unchanging()
+	var scores int64 // of one layer at a time
+	for _, n := range g.AllNodes() {
+		switch spec := exec.SpecOf(n.Op()).(type) {
+		case exec.KVCache:
+			bytes += 4 * int64(n.Shape().TotalSize())
+		case exec.GroupTopK:
+			if s := n.Shape(); chooses {
+				groups := int64(s[0]) * int64(s[1]) * int64(kernel.Groups(active, c.group))
+				bytes += 4 * groups * int64(kernel.Words(spec.Len))
+				scores = max(scores, 4*groups*int64(spec.Len))
+			}
+		}
+	}
+	return bytes + scores
 }
 
 // chosen reports whether every layer in use has columns of the block.

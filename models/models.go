@@ -66,11 +66,19 @@ func (c Config) Parameters() int64 {
 
 // Shape is what a graph is built for. Gorgonia fixes shapes at build time.
 type Shape struct {
-	Batch  int
-	Len    int  // tokens of a sequence, padding included
+	Batch int
+	Len   int // rows: tokens of a sequence that a step computes, padding included
+
+	// Cached is the number of tokens of a sequence whose keys and values are kept under a
+	// Config with a Cache, of which a step computes Len. 0 without a cache.
+	Cached int
+
 	Rows   int  // most rows of logits selected in one step
 	Padded bool // some sequences are shorter and padded on the left
 }
+
+// Tokens is the number of tokens of a sequence.
+func (s Shape) Tokens() int { return max(s.Len, s.Cached) }
 
 // Graph is a model in a Gorgonia graph: its inputs and its output.
 type Graph struct {
@@ -79,7 +87,7 @@ type Graph struct {
 
 	IDs       *gorgonia.Node // [Batch,Len] int32
 	Positions *gorgonia.Node // [Batch,Len] int32
-	Mask      *gorgonia.Node // [Batch,Len] float32, 0 for padding; nil unless Padded
+	Mask      *gorgonia.Node // [Batch,Tokens] float32, 0 for padding; nil unless Padded
 	Rows      *gorgonia.Node // [Shape.Rows] int32: b*Len+i, or -1 for none
 	Logits    *gorgonia.Node // [Shape.Rows,Vocab] float32
 }
@@ -94,6 +102,7 @@ type Message struct {
 type Progress struct {
 	Step, Total int           // 1-based; with a confidence threshold Total is an upper bound
 	Mode        pulsecol.Mode // of attention in this step
+	Pass        pulsecol.Pass // what the step computed
 	Seconds     float64       // the step took
 
 	// IDs are the sequences after the step, padding and prompt included; the
@@ -107,11 +116,12 @@ type Progress struct {
 // Result is one finished or interrupted generation.
 type Result struct {
 	PromptIDs    []int32
-	OutputIDs    []int32 // after the prompt; masked where interrupted, or where the model predicted the mask
-	Filled       []int32 // prompt and output together; masks inside the prompt may be filled
-	Steps        int     // denoising steps done
-	Forwards     int     // forward passes; a guided one counts once
-	RefreshSteps []int   // 1-based
+	OutputIDs    []int32         // after the prompt; masked where interrupted, or where the model predicted the mask
+	Filled       []int32         // prompt and output together; masks inside the prompt may be filled
+	Steps        int             // denoising steps done
+	Forwards     int             // forward passes; a guided one counts once
+	Passes       []pulsecol.Pass // of the forward passes
+	RefreshSteps []int           // 1-based
 	Stats        pulsecol.Stats
 	Seconds      float64 // of the denoising steps, without building the graph
 }
@@ -121,6 +131,7 @@ type Memory struct {
 	Weights   int64 // of the checkpoint, as far as it is read; mapped: shared between processes
 	Workspace int64 // activations of a block, scores of a refresh, and logits; of a run on a GPU a copy of these alone
 	Columns   int64 // column tables of all layers
+	Cache     int64 // keys and values of all layers, and the columns of a block
 
 	// Checkpoint is what Weights would be with a checkpoint in bfloat16 where the weights
 	// are random and share memory; else Weights.
@@ -130,4 +141,4 @@ type Memory struct {
 }
 
 // Total is the sum of the parts in the host's memory.
-func (m Memory) Total() int64 { return m.Weights + m.Workspace + m.Columns }
+func (m Memory) Total() int64 { return m.Weights + m.Workspace + m.Columns + m.Cache }

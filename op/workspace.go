@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/gorgonia"
@@ -15,9 +16,15 @@ import (
 // Several graphs may share a Workspace if they do not run at the same time. It is not
 // safe for concurrent use.
 type Workspace struct {
-	plans     []*exec.Plan
+	plans     []workspacePlan
 	transient []float32                // as large as the largest plan requires
 	kept      map[*exec.Plan][]float32 // by plan, memory that persists from run to run
+}
+
+// workspacePlan is the plan of a graph.
+type workspacePlan struct {
+	*exec.Plan
+	graph *gorgonia.ExprGraph
 }
 
 // NewWorkspace returns an empty workspace.
@@ -37,7 +44,7 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, modes []Mode, keep ...*gorgonia.
 	if err != nil {
 		return fmt.Errorf("op: Workspace: %w", err)
 	}
-	w.plans = append(w.plans, plan)
+	w.plans = append(w.plans, workspacePlan{plan, g})
 	for _, n := range g.AllNodes() {
 		if p, ok := n.Op().(interface{ setWorkspace(*Workspace) }); ok {
 			p.setWorkspace(w)
@@ -54,6 +61,16 @@ func (w *Workspace) Bytes() (bytes int64) {
 		transient = max(transient, p.Host.Transient)
 	}
 	return bytes + transient
+}
+
+// Forget ends the use of the workspace by g, which does not run any more.
+func (w *Workspace) Forget(g *gorgonia.ExprGraph) {
+	w.plans = slices.DeleteFunc(w.plans, func(p workspacePlan) bool {
+		if p.graph == g {
+			delete(w.kept, p.Plan)
+		}
+		return p.graph == g
+	})
 }
 
 // Free drops the memory; the next run takes it again. Values of earlier runs stay valid

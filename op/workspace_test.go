@@ -110,7 +110,7 @@ func TestWorkspaceBytes(t *testing.T) {
 						t.Errorf("%+v: other results in a shared workspace", s)
 					}
 				}
-				kept = 4 * int64(len(ws.kept[ws.plans[0]]))
+				kept = 4 * int64(len(ws.kept[ws.plans[0].Plan]))
 			}
 			if got, held := ws.Bytes(), 4*int64(len(ws.transient))+kept; got != held {
 				t.Errorf("%+v: %d bytes planned, %d held", s, got, held)

@@ -2,6 +2,7 @@ package dream
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -20,8 +21,14 @@ type GenerateOptions struct {
 	// the prompt are filled too, and InfillOnly fills only those.
 	MaxNewTokens int
 	InfillOnly   bool
-	Steps        int     // denoising steps; 512, or if fewer tokens are generated, their number
-	Eps          float64 // the last timestep; 0.001
+
+	// BlockLength is the number of tokens of a block, a divisor of MaxNewTokens: blocks are
+	// filled from left to right, each in its share of the steps. 0 = MaxNewTokens, one
+	// block, as published.
+	BlockLength int
+
+	Steps int     // denoising steps; 512, or if fewer tokens are generated, their number
+	Eps   float64 // the last timestep; 0.001
 
 	// Alg selects the positions to fill: "origin" (default: at random), "maskgit_plus"
 	// (probability), "topk_margin" (margin to the second token), "entropy", or
@@ -43,6 +50,10 @@ type GenerateOptions struct {
 	// ConfidenceDType rounds confidences before they are compared: "f32" (default),
 	// "bf16" (as the published code does on a bf16 model) or "f64".
 	ConfidenceDType string
+
+	// FirstTokenAtPrefill fills the first token of a block in its prefill, as Fast-dLLM's code
+	// for Dream does. It is for comparison, and needs a Config with a Cache and PrefillEvery 1.
+	FirstTokenAtPrefill bool
 
 	Seed   uint64
 	OnLoad func(done, total int64) // called while a GPU gets the weights, with bytes; may be nil
@@ -104,6 +115,7 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 			o.Steps = min(o.Steps, o.MaxNewTokens)
 		}
 	}
+	o.BlockLength = firstNonZero(o.BlockLength, o.MaxNewTokens)
 	o.Eps = firstNonZero(o.Eps, d.Eps, 1e-3)
 	o.Alg = firstNonZero(o.Alg, d.Alg, string(sampler.Origin))
 	o.AlgTemp = firstNonZero(o.AlgTemp, d.AlgTemp)
@@ -136,26 +148,29 @@ func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Confi
 // GenerateBatch is Generate for several prompts in one batch. Shorter prompts are
 // padded on the left and masked, and positions count from the first real token.
 func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]models.Result, error) {
-	o = m.Options(o)
-	return m.base.Generate(ctx, prompts, generation(cfg, o), func(onStep func(sampler.StepInfo)) session.Sampler {
-		return m.sampler(o, onStep)
-	})
+	s, err := m.NewSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.GenerateBatch(ctx, prompts, o)
+	return results, errors.Join(err, s.Close())
 }
 
 // generation returns the options that are not the sampler's.
-func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
-	return session.Generation{Config: cfg, NewTokens: o.MaxNewTokens, OnLoad: o.OnLoad, OnStep: o.OnStep}
+func generation(o GenerateOptions) session.Generation {
+	return session.Generation{NewTokens: o.MaxNewTokens, BlockLength: o.BlockLength, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
 // Steps returns the number of denoising steps of a generation, T of the refresh schedule.
 // With a confidence threshold it is an upper bound. Options that are invalid are an error.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
-	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
+	return m.base.TotalSteps(m.sampler(m.Options(o), pulsecol.NoCache, nil), prompts)
 }
 
-func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.Dream {
+func (m *Model) sampler(o GenerateOptions, cache pulsecol.Cache, onStep func(sampler.StepInfo)) sampler.Dream {
 	return sampler.Dream{
-		MaxNewTokens: o.MaxNewTokens, Steps: o.Steps, Eps: o.Eps,
+		MaxNewTokens: o.MaxNewTokens, BlockLength: o.BlockLength, Steps: o.Steps, Eps: o.Eps,
+		Cached: cache != pulsecol.NoCache, FirstTokenAtPrefill: o.FirstTokenAtPrefill,
 		Alg: sampler.Alg(o.Alg), AlgTemp: o.AlgTemp, Threshold: o.Threshold,
 		Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK,
 		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType),
@@ -166,5 +181,5 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 // PredictMemory returns the peak memory of generating from prompts of promptLength
 // tokens, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
-	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
+	return m.base.PredictMemory(batch, promptLength, cfg, generation(m.Options(o)))
 }

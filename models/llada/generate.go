@@ -2,6 +2,7 @@ package llada
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -123,24 +124,26 @@ func (m *Model) Generate(ctx context.Context, prompt []int32, cfg pulsecol.Confi
 // padded on the left and masked; positions count the padding, as in the published
 // code.
 func (m *Model) GenerateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) ([]models.Result, error) {
-	o = m.Options(o)
-	return m.base.Generate(ctx, prompts, generation(cfg, o), func(onStep func(sampler.StepInfo)) session.Sampler {
-		return m.sampler(o, onStep)
-	})
+	s, err := m.NewSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	results, err := s.GenerateBatch(ctx, prompts, o)
+	return results, errors.Join(err, s.Close())
 }
 
 // generation returns the options that are not the sampler's.
-func generation(cfg pulsecol.Config, o GenerateOptions) session.Generation {
-	return session.Generation{Config: cfg, NewTokens: o.GenLength, Guided: o.CFGScale > 0, OnLoad: o.OnLoad, OnStep: o.OnStep}
+func generation(o GenerateOptions) session.Generation {
+	return session.Generation{NewTokens: o.GenLength, BlockLength: o.BlockLength, Guided: o.CFGScale > 0, OnLoad: o.OnLoad, OnStep: o.OnStep}
 }
 
 // Steps returns the number of denoising steps of a generation, T of the refresh schedule.
 // With a confidence threshold it is an upper bound. Options that are invalid are an error.
 func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
-	return m.base.TotalSteps(m.sampler(m.Options(o), nil), prompts)
+	return m.base.TotalSteps(m.sampler(m.Options(o), pulsecol.NoCache, nil), prompts)
 }
 
-func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sampler.LLaDA {
+func (m *Model) sampler(o GenerateOptions, cache pulsecol.Cache, onStep func(sampler.StepInfo)) sampler.LLaDA {
 	eot := m.base.Config.EOSID
 	if t := m.base.Tokenizer; t != nil {
 		if id, ok := t.TokenID("<|eot_id|>"); ok {
@@ -148,7 +151,7 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 		}
 	}
 	return sampler.LLaDA{
-		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength,
+		Steps: o.Steps, GenLength: o.GenLength, BlockLength: o.BlockLength, Cached: cache != pulsecol.NoCache,
 		Temperature: o.Temperature, CFGScale: o.CFGScale, Remasking: sampler.Remasking(o.Remasking),
 		ConfidenceDType: lmhead.Rounding(o.ConfidenceDType), Threshold: o.Threshold, Factor: o.Factor,
 		MaskID: m.base.Config.MaskID, SuppressMask: o.SuppressMask, EOSID: m.base.Config.EOSID, EoTID: eot,
@@ -160,5 +163,5 @@ func (m *Model) sampler(o GenerateOptions, onStep func(sampler.StepInfo)) sample
 // PredictMemory returns the peak memory of generating from prompts of promptLength
 // tokens, without the program itself.
 func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o GenerateOptions) (models.Memory, error) {
-	return m.base.PredictMemory(batch, promptLength, generation(cfg, m.Options(o)))
+	return m.base.PredictMemory(batch, promptLength, cfg, generation(m.Options(o)))
 }

@@ -135,32 +135,39 @@ func TestChoosing(t *testing.T) {
 		"dream,nucleus":     {dreamWith(func(o *sampler.Dream) { o.Alg, o.TopP, o.TopK, o.Temperature = sampler.Entropy, 0.9, 20, 0.5 }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := session.Request{Build: l.Build, Generation: session.Generation{
-				Config: pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}, NewTokens: tokens, Guided: c.guided,
-			}}
+			settings := session.Settings{Build: l.Build, Config: pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}}
 			encode, m := l.Encode, l.Config()
-			req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
 			if name[0] == 'd' {
-				m := d.Config()
-				encode, req.Build, req.PositionsSkipPadding = d.Encode, d.Build, true
-				req.Context, req.Vocab, req.MaskID, req.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
+				encode, m = d.Encode, d.Config()
+				settings.Build, settings.PositionsSkipPadding = d.Build, true
 			}
+			settings.Context, settings.Vocab, settings.MaskID, settings.PadID = m.Context, m.Vocab, m.MaskID, m.PadID
+			var prompts [][]int32
 			for _, prompt := range []string{"Q: Please reverse the list 66 50 47 62.\nA:", "Q: Please double the list 3 4.\nA:"} {
 				ids, err := encode(prompt)
 				if err != nil {
 					t.Fatal(err)
 				}
-				req.Prompts = append(req.Prompts, ids)
+				prompts = append(prompts, ids)
 			}
+			sess, err := session.New(settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sess.Close()
 			var answers [2][]models.Result
 			for i, hide := range []bool{false, true} {
 				choosers := 0
-				req.Sampler = func(onStep func(sampler.StepInfo)) session.Sampler {
+				loads := 0
+				o := session.Generation{NewTokens: tokens, Guided: c.guided, OnLoad: func(_, _ int64) { loads++ }}
+				answers[i], err = sess.Generate(t.Context(), prompts, o, func(onStep func(sampler.StepInfo)) session.Sampler {
 					return watched{c.sampler(onStep), hide, &choosers}
-				}
-				var err error
-				if answers[i], err = session.Generate(t.Context(), req); err != nil {
+				})
+				if err != nil {
 					t.Fatal(err)
+				}
+				if (loads > 0) != (i == 0) {
+					t.Errorf("generation %d reported %d parts of the weights", i, loads)
 				}
 				if choosers != answers[i][0].Steps {
 					t.Errorf("logits of %d of %d steps can be chosen from", choosers, answers[i][0].Steps)

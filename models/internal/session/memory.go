@@ -11,8 +11,8 @@ import (
 )
 
 // PredictMemory returns the memory of running a shape, without its weights, by
-// building the graph without running it.
-func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config) (models.Memory, error) {
+// building the graph without running it. With a cache blocks have blockLength tokens.
+func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config, blockLength int) (models.Memory, error) {
 	ctl, err := pulsecol.NewController(cfg)
 	if err != nil {
 		return models.Memory{}, err
@@ -31,5 +31,13 @@ func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config) (models.M
 		need, err := cudaop.PlanMemory(g, ctl.Modes())
 		return models.Memory{Workspace: 4 * int64(m.Logits.Shape().TotalSize()), GPU: need}, err
 	}
-	return models.Memory{Workspace: ws.Bytes(), Columns: ctl.ColumnBytes(g)}, nil
+	mem := models.Memory{Workspace: ws.Bytes(), Columns: ctl.ColumnBytes(g)}
+	if s.Cached > 0 {
+		active := min(blockLength+1, s.Cached)
+		if cfg.Cache == pulsecol.PrefixCache {
+			active = s.Cached
+		}
+		mem.Cache = ctl.CacheBytes(g, active)
+	}
+	return mem, nil
 }

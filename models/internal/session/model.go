@@ -82,8 +82,8 @@ func (m *Model) build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Contr
 	if err := m.CheckOpen(); err != nil {
 		return nil, err
 	}
-	if s.Len > m.Config.Context {
-		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", models.ErrRequest, s.Len, m.Config.Context)
+	if n := s.Tokens(); n > m.Config.Context {
+		return nil, fmt.Errorf("%w: a sequence of %d tokens exceeds the model's context of %d", models.ErrRequest, n, m.Config.Context)
 	}
 	out, err := NewGraph(g, s, m.Config.Vocab, ctl)
 	if err != nil {
@@ -95,12 +95,14 @@ func (m *Model) build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Contr
 	return out, nil
 }
 
-// Logits runs one forward pass with full attention in float32; see LogitsRequest.
+// Logits runs one forward pass with full attention in float32.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
-	out, err := Logits(ctx, LogitsRequest{
-		Build: m.build, Intact: m.Intact, IDs: ids, Padding: padding,
-		PositionsSkipPadding: m.PositionsSkipPadding, Vocab: m.Config.Vocab, Context: m.Config.Context,
-	})
+	s, err := New(m.settings(pulsecol.Config{Precision: pulsecol.Float32}))
+	if err != nil {
+		return nil, m.wrap(err)
+	}
+	defer s.Close()
+	out, err := s.Logits(ctx, ids, padding)
 	return out, m.wrap(err)
 }
 
@@ -114,26 +116,26 @@ func (m *Model) EncodeChatTemplate(source string, messages []models.Message) ([]
 	return m.Files.EncodeChatTemplate(source, &m.Chat, messages)
 }
 
-// Generation are the options of a generation that the sampler does not have.
-type Generation struct {
-	Config    pulsecol.Config
-	NewTokens int  // generated after each prompt
-	Guided    bool // by logits of the sequences with the prompt masked
-	OnLoad    func(done, total int64)
-	OnStep    func(models.Progress)
+// NewSession returns a session under a configuration.
+func (m *Model) NewSession(cfg pulsecol.Config) (*Session, error) {
+	if err := m.CheckOpen(); err != nil {
+		return nil, m.wrap(err)
+	}
+	s, err := New(m.settings(cfg))
+	return s, m.wrap(err)
 }
 
-// Generate runs the sampler that newSampler makes for a callback.
-func (m *Model) Generate(ctx context.Context, prompts [][]int32, o Generation, newSampler func(onStep func(sampler.StepInfo)) Sampler) ([]models.Result, error) {
-	if p, ok := o.Config.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
-		p.Generation = o.NewTokens
-		o.Config.Pattern = p
-	}
-	results, err := Generate(ctx, Request{
-		Build: m.build, Intact: m.Intact, Prompts: prompts, Sampler: newSampler, Generation: o,
+func (m *Model) settings(cfg pulsecol.Config) Settings {
+	return Settings{
+		Build: m.build, Config: cfg, Intact: m.Intact,
 		Context: m.Config.Context, Vocab: m.Config.Vocab, MaskID: m.Config.MaskID, PadID: m.Config.PadID,
 		PositionsSkipPadding: m.PositionsSkipPadding,
-	})
+	}
+}
+
+// Generate runs a sampler in a session of the model.
+func (m *Model) Generate(ctx context.Context, s *Session, prompts [][]int32, o Generation, newSampler func(onStep func(sampler.StepInfo)) Sampler) ([]models.Result, error) {
+	results, err := s.Generate(ctx, prompts, o, newSampler)
 	return results, m.wrap(err)
 }
 
@@ -155,15 +157,18 @@ func (m *Model) TotalSteps(s Sampler, prompts [][]int32) (int, error) {
 }
 
 // PredictMemory returns the memory of generating from prompts of promptLength tokens.
-func (m *Model) PredictMemory(batch, promptLength int, o Generation) (models.Memory, error) {
+func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Generation) (models.Memory, error) {
 	s := models.Shape{Batch: batch, Len: promptLength + o.NewTokens, Rows: batch * o.NewTokens}
 	if o.NewTokens == 0 {
 		s.Rows = 1
 	}
+	if cfg.Cache != pulsecol.NoCache {
+		s.Cached, s.Rows = s.Len, min(batch*(o.BlockLength+1), batch*s.Len)
+	}
 	if o.Guided {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
-	mem, err := PredictMemory(m.build, s, o.Config)
+	mem, err := PredictMemory(m.build, s, cfg, o.BlockLength)
 	if err != nil {
 		return mem, m.wrap(err)
 	}

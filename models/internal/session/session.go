@@ -2,192 +2,218 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
+	"slices"
+	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/models"
-	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/op"
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
-// NewGraph adds the input nodes of a model to g.
-func NewGraph(g *gorgonia.ExprGraph, s models.Shape, vocab int, ctl *pulsecol.Controller) (*models.Graph, error) {
-	if g == nil || ctl == nil {
-		return nil, fmt.Errorf("%w: the graph or the controller is nil", models.ErrRequest)
-	}
-	// Rows are int32, as the number of a token is over all sequences.
-	if s.Batch < 1 || s.Len < 1 || s.Rows < 1 || s.Batch > math.MaxInt32/s.Len || s.Rows > s.Batch*s.Len {
-		return nil, fmt.Errorf("%w: a graph of %d sequences of %d tokens with %d rows of logits", models.ErrRequest, s.Batch, s.Len, s.Rows)
-	}
-	out := &models.Graph{Shape: s, Vocab: vocab}
-	out.IDs = gorgonia.NewMatrix(g, tensor.Int32, gorgonia.WithShape(s.Batch, s.Len), gorgonia.WithName("ids"))
-	out.Positions = gorgonia.NewMatrix(g, tensor.Int32, gorgonia.WithShape(s.Batch, s.Len), gorgonia.WithName("positions"))
-	out.Rows = gorgonia.NewVector(g, tensor.Int32, gorgonia.WithShape(s.Rows), gorgonia.WithName("rows"))
-	if s.Padded {
-		out.Mask = gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(s.Batch, s.Len), gorgonia.WithName("padding_mask"))
-	}
-	return out, nil
+// Settings are what a session is made with.
+type Settings struct {
+	Build  Builder
+	Config pulsecol.Config
+	Intact func() error // reports weights that have changed; see checkpoint.Files.Intact. nil if they cannot
+
+	Context              int // most tokens of a sequence
+	Vocab                int
+	MaskID, PadID        int32
+	PositionsSkipPadding bool // positions count from the first real token
 }
 
-// AttentionOptions returns the attention options of the graph's blocks.
-func AttentionOptions(g *models.Graph) []pulsecol.AttentionOption {
-	if g.Mask == nil {
-		return nil
-	}
-	return []pulsecol.AttentionOption{pulsecol.WithPaddingMask(g.Mask)}
-}
-
-// A Builder adds a model to a Gorgonia graph under a controller.
-type Builder func(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error)
-
-// Session is a model ready to run: a graph, the machine that steps it, and the
-// memory of both.
+// Session is a model ready to run under one configuration. It keeps its compiled graphs,
+// their memory, the columns' and the cache's over generations of any length. It serves one
+// call at a time.
+//
+// On a GPU it keeps the graph of the latest shape, with its copy of the weights.
 type Session struct {
-	graph   *models.Graph
-	expr    *gorgonia.ExprGraph
-	machine *pulsecol.Machine
-	ctl     *pulsecol.Controller
-
-	ids, positions, rows []int32 // the values of the inputs
-	mask                 []float32
-	onGPU                func(rows int) lmhead.Logits // the logits of the latest step; nil on the CPU
-	views                lmhead.Host
-	intact               func() error // reports weights that have changed; nil if they cannot
+	Settings
+	ctl      *pulsecol.Controller
+	ws       *op.Workspace
+	programs []*program // the latest first
+	busy     atomic.Bool
+	closed   bool
 }
 
-// NewSession builds the graph for a shape and compiles it. Positions count from
-// 0; see SetPadding for padded batches.
-func NewSession(build Builder, s models.Shape, cfg pulsecol.Config) (_ *Session, err error) {
+// maxPrograms bounds the graphs that a session keeps: several lengths, and of a length
+// several numbers of rows.
+const maxPrograms = 32
+
+// New returns a session without graphs.
+func New(s Settings) (*Session, error) {
+	sess := &Session{Settings: s}
+	return sess, sess.reset(0)
+}
+
+// reset drops all graphs and their controller. newTokens are those of a generation.
+func (s *Session) reset(newTokens int) error {
+	if err := s.drop(); err != nil {
+		return err
+	}
+	cfg := s.Config
+	if p, ok := cfg.Pattern.(pulsecol.SparseD); ok && p.Generation == 0 {
+		p.Generation = newTokens
+		cfg.Pattern = p
+	}
 	ctl, err := pulsecol.NewController(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	expr := gorgonia.NewGraph()
-	g, err := build(expr, s, ctl)
+	s.ctl, s.ws = ctl, op.NewWorkspace()
+	return nil
+}
+
+// drop closes all machines and the controller.
+func (s *Session) drop() error {
+	var errs []error
+	for _, p := range s.programs {
+		errs = append(errs, p.machine.Close())
+	}
+	if s.ctl != nil {
+		errs = append(errs, s.ctl.Close())
+	}
+	s.programs, s.ctl, s.ws = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// enter begins a call, which leave ends.
+func (s *Session) enter(newTokens int) error {
+	if !s.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("the session is in use: %w", pulsecol.ErrBusy)
+	}
+	err := s.ready(newTokens)
 	if err != nil {
-		return nil, err
+		s.leave()
 	}
-	onGPU := lmhead.Defer(g.Logits.Op())
-	if err := op.NewWorkspace().Plan(expr, ctl.Modes(), g.Logits); err != nil {
-		return nil, err
+	return err
+}
+
+func (s *Session) leave() { s.busy.Store(false) }
+
+func (s *Session) ready(newTokens int) error {
+	if s.closed {
+		return fmt.Errorf("the session: %w", pulsecol.ErrClosed)
 	}
-	m, err := pulsecol.NewMachine(expr, ctl)
-	if err != nil {
-		return nil, err
+	p, ok := s.Config.Pattern.(pulsecol.SparseD)
+	if s.ctl == nil || ok && p.Generation == 0 && s.ctl.Config().Pattern.(pulsecol.SparseD).Generation != newTokens {
+		return s.reset(newTokens)
 	}
-	n := s.Batch * s.Len
-	sess := &Session{
-		graph: g, expr: expr, machine: m, ctl: ctl,
-		ids: make([]int32, n), positions: make([]int32, n), rows: make([]int32, s.Rows), onGPU: onGPU,
+	return nil
+}
+
+// program returns the graph of a shape.
+func (s *Session) program(shape models.Shape) (*program, error) {
+	i := slices.IndexFunc(s.programs, func(p *program) bool { return p.shape == shape })
+	if i >= 0 {
+		p := s.programs[i]
+		copy(s.programs[1:], s.programs[:i])
+		s.programs[0] = p
+		return p, nil
 	}
-	for i := range sess.positions {
-		sess.positions[i] = int32(i % s.Len)
-	}
-	defer func() {
-		if err != nil {
-			m.Close()
-		}
-	}()
-	for node, backing := range map[*gorgonia.Node]any{g.IDs: sess.ids, g.Positions: sess.positions, g.Rows: sess.rows} {
-		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(backing))); err != nil {
+	if len(s.programs) > 0 && s.programs[0].gpu {
+		if err := s.reset(s.newTokens()); err != nil {
 			return nil, err
 		}
 	}
-	if g.Mask != nil {
-		sess.mask = make([]float32, n)
-		if err := gorgonia.Let(g.Mask, tensor.New(tensor.WithShape(s.Batch, s.Len), tensor.WithBacking(sess.mask))); err != nil {
+	if len(s.programs) == maxPrograms {
+		last := s.programs[maxPrograms-1]
+		if err := last.machine.Close(); err != nil {
 			return nil, err
 		}
+		s.ws.Forget(last.expr)
+		s.programs = s.programs[:maxPrograms-1]
 	}
-	return sess, nil
+	p, err := newProgram(s.Build, shape, s.ctl, s.ws)
+	if err != nil {
+		return nil, err
+	}
+	s.programs = slices.Insert(s.programs, 0, p)
+	return p, nil
 }
 
-// SetPadding sets how many tokens on the left of each sequence are padding. Positions
-// count the padding, as LLaDA's do; with positionsSkip they count from the first real
-// token, as Dream's do.
-func (s *Session) SetPadding(padding []int, positionsSkip bool) {
-	n := s.graph.Len
-	for b, pad := range padding {
-		for i := range n {
-			s.mask[b*n+i] = 1
-			if i < pad {
-				s.mask[b*n+i] = 0
-			}
-			if positionsSkip {
-				s.positions[b*n+i] = int32(i - pad)
-				if i < pad {
-					s.positions[b*n+i] = 1 // as in the reference; never read
-				}
-			}
-		}
-	}
+// newTokens are those that the controller's pattern SparseD is made for.
+func (s *Session) newTokens() int {
+	p, _ := s.ctl.Config().Pattern.(pulsecol.SparseD)
+	return p.Generation
 }
 
-// load copies the weights to the GPU, if the session runs there. Later steps read that
-// copy.
-func (s *Session) load(ctx context.Context, report func(done, total int64)) error {
-	if err := s.machine.Load(ctx, report); err != nil {
-		return checkpoint.WeightsError(err)
+// start opens the program of a generation's first step, with its weights loaded, and begins
+// the generation.
+func (s *Session) start(ctx context.Context, shape models.Shape, steps int, report func(done, total int64)) error {
+	p, err := s.program(shape)
+	if err != nil {
+		return err
 	}
-	return s.checkIntact()
+	if err := p.load(ctx, report); err != nil {
+		return err
+	}
+	if err := s.checkIntact(); err != nil {
+		return err
+	}
+	return s.ctl.Start(steps)
 }
 
 // checkIntact reports weights that have changed.
 func (s *Session) checkIntact() error {
-	if s.intact == nil {
+	if s.Intact == nil {
 		return nil
 	}
-	return s.intact()
+	return s.Intact()
 }
 
-// Forward runs one denoising step; it is a sampler.Forward.
-func (s *Session) Forward(ctx context.Context, p sampler.Pass) (lmhead.Logits, error) {
-	n, ids, rows := s.graph.Len, p.IDs, p.Rows
-	if len(ids) != s.graph.Batch || len(ids[0]) != n || len(rows) > len(s.rows) {
-		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the graph has %d, %d and %d",
-			models.ErrRequest, len(ids), len(ids[0]), len(rows), s.graph.Batch, n, len(s.rows))
+// Close frees the session's memory. A second Close does nothing.
+func (s *Session) Close() error {
+	if !s.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("the session is in use: %w", pulsecol.ErrBusy)
 	}
-	for b, row := range ids {
-		copy(s.ids[b*n:], row)
+	defer s.leave()
+	s.closed = true
+	return s.drop()
+}
+
+// run is a generation in progress.
+type run struct {
+	*Session
+	*inputs
+	shape  models.Shape // of a step that computes all rows
+	passes []pulsecol.Pass
+}
+
+// forward runs one denoising step; it is a sampler.Forward.
+func (r *run) forward(ctx context.Context, p sampler.Pass) (lmhead.Logits, error) {
+	if len(p.IDs) != r.shape.Batch || len(p.IDs[0]) != r.len || len(p.Rows) > r.shape.Rows {
+		return nil, fmt.Errorf("%w: %d sequences of %d tokens and %d rows of logits, the generation has %d, %d and %d",
+			models.ErrRequest, len(p.IDs), len(p.IDs[0]), len(p.Rows), r.shape.Batch, r.len, r.shape.Rows)
 	}
-	for r := range s.rows {
-		s.rows[r] = -1
+	shape := r.shape
+	if shape.Cached > 0 {
+		if err := r.ctl.SetBlock(pulsecol.Block{Len: r.len, First: p.Block.First, End: p.Block.End}); err != nil {
+			return nil, err
+		}
 	}
-	for r, row := range rows {
-		s.rows[r] = int32(row.Batch*n + row.Pos)
+	pass := r.ctl.Pass()
+	if pass.Kind != pulsecol.Whole {
+		shape.Len = pass.Rows
+		shape.Rows = min(shape.Rows, shape.Batch*shape.Len)
 	}
-	if err := s.machine.RunAllContext(ctx); err != nil {
-		return nil, checkpoint.WeightsError(err)
-	}
-	s.machine.Reset()
-	if s.onGPU != nil {
-		return s.onGPU(len(rows)), nil
-	}
-	if err := s.checkIntact(); err != nil {
+	prog, err := r.program(shape)
+	if err != nil {
 		return nil, err
 	}
-	logits := s.values()
-	s.views = s.views[:0]
-	for r := range rows {
-		s.views = append(s.views, logits[r*s.graph.Vocab:(r+1)*s.graph.Vocab])
+	logits, err := prog.step(ctx, r.inputs, p.IDs, pass.First, p.Rows)
+	if err != nil {
+		return nil, err
 	}
-	return s.views, nil
-}
-
-// values returns the logits of the last step on the CPU. Plan keeps them in a buffer
-// of their own until the next one, so they need not be copied out.
-func (s *Session) values() []float32 { return s.graph.Logits.Value().Data().([]float32) }
-
-// Close frees the session's memory.
-func (s *Session) Close() error {
-	err := s.machine.Close()
-	if cerr := s.ctl.Close(); err == nil {
-		err = cerr
+	if !prog.gpu {
+		if err := r.checkIntact(); err != nil {
+			return nil, err
+		}
 	}
-	return err
+	r.passes = append(r.passes, pass)
+	return logits, nil
 }
