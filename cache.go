@@ -161,6 +161,9 @@ func (c *Controller) nextCached() (Mode, exec.Pass, error) {
 // scores.
 func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64) {
 	chooses := slices.Contains(c.Modes(), Reuse) && !c.sel.Unchanging()
+	if g == nil {
+		return 0
+	}
 	var scores int64 // of one layer at a time
 	for _, n := range g.AllNodes() {
 		switch spec := exec.SpecOf(n.Op()).(type) {

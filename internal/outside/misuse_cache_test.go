@@ -65,6 +65,14 @@ var _ = misuses(map[string]func(*misuse){
 		m.works("a block", func() error { return ctl.SetBlock(pulsecol.Block{Len: 4, End: 2}) })
 		m.is("a block", func() any { return ctl.Pass().Rows }, 4)
 	},
+	"pulsecol.Controller.CacheBytes": func(m *misuse) {
+		after(m, func(state string, b *bench, _ *pulsecol.Machine) {
+			for _, n := range numbers {
+				m.is(state+", no cache", func() any { return b.ctl.CacheBytes(nil, n) }, 0)
+				m.does(state, func() { b.ctl.CacheBytes(b.g, n) })
+			}
+		})
+	},
 	"pulsecol.WithCache": func(m *misuse) {
 		b := m.inputs()
 		with, without := must(pulsecol.NewController(cached()))(m), must(pulsecol.NewController(sparse()))(m)

@@ -91,6 +91,7 @@ func (a *architecture[O]) generations(cases map[string]func(*misuse), closed fun
 		of := a.model(m)
 		m.fails("no prompts", func() error { return second(of.GenerateBatch(m.Context(), nil, full, a.small)) }, models.ErrRequest)
 	}
+	a.sessions(cases, closed, run)
 	cases["Model.Steps"] = func(m *misuse) {
 		of := a.model(m)
 		for name, o := range a.bad {
@@ -140,6 +141,10 @@ var _ = misuses(map[string]func(*misuse){
 	"models.Config.Parameters": func(m *misuse) {
 		m.is("zero", func() any { return models.Config{}.Parameters() }, 0)
 		m.does("huge", func() { models.Config{Layers: math.MaxInt, Hidden: math.MaxInt, Heads: -1}.Parameters() })
+	},
+	"models.Shape.Tokens": func(m *misuse) {
+		m.is("zero", func() any { return models.Shape{}.Tokens() }, 0)
+		m.is("smallest", func() any { return models.Shape{Len: math.MinInt, Cached: -1}.Tokens() }, -1)
 	},
 	"models.Memory.Total": func(m *misuse) {
 		m.is("zero", func() any { return models.Memory{}.Total() }, 0)

@@ -46,6 +46,14 @@ type architecture[O any] struct {
 	openFS       func(fsys fs.FS, weights []byte) (aModel[O], error)
 	random       func(config []byte, context int, seed uint64) (aModel[O], error)
 	published    func() []byte
+	session      func(of aModel[O], cfg pulsecol.Config) (aSession[O], error)
+}
+
+// aSession is a session of a model.
+type aSession[O any] interface {
+	Generate(context.Context, []int32, O) (*models.Result, error)
+	GenerateBatch(context.Context, [][]int32, O) ([]models.Result, error)
+	Close() error
 }
 
 // opened is a function that opens a model, without the type of its result.
@@ -161,9 +169,15 @@ func (a *architecture[O]) misuses() map[string]func(*misuse) {
 			m.fails("a huge batch", func() error {
 				return second(of.Build(gorgonia.NewGraph(), models.Shape{Batch: math.MaxInt, Len: 4, Rows: 1}, ctl()))
 			}, models.ErrRequest)
-			c := ctl()
-			m.works("right", func() error { return second(of.Build(gorgonia.NewGraph(), right, c)) })
-			m.fails("layers in use", func() error { return second(of.Build(gorgonia.NewGraph(), right, c)) })
+			c, g := ctl(), gorgonia.NewGraph()
+			m.works("right", func() error { return second(of.Build(g, right, c)) })
+			m.works("another graph", func() error { return second(of.Build(gorgonia.NewGraph(), right, c)) })
+			m.fails("layers in use", func() error { return second(of.Build(g, right, c)) })
+			for _, n := range []int{3, -1, math.MinInt} {
+				s := right
+				s.Cached = n
+				m.fails(fmt.Sprintf("%+v", s), func() error { return second(of.Build(gorgonia.NewGraph(), s, ctl())) }, models.ErrRequest)
+			}
 			m.fails("closed", func() error { return second(closed(m).Build(gorgonia.NewGraph(), right, ctl())) }, models.ErrClosed)
 		},
 		"Model.Close": func(m *misuse) {
@@ -239,6 +253,9 @@ var _ = misuses((&architecture[llada.GenerateOptions]{
 	random: func(c []byte, n int, seed uint64) (aModel[llada.GenerateOptions], error) {
 		return opened(llada.Random(c, n, seed))
 	},
+	session: func(of aModel[llada.GenerateOptions], cfg pulsecol.Config) (aSession[llada.GenerateOptions], error) {
+		return of.(*llada.Model).NewSession(cfg)
+	},
 }).misuses()) && misuses((&architecture[dream.GenerateOptions]{
 	name: "dream", folder: "dream", small: dream.GenerateOptions{MaxNewTokens: 4, Steps: 2},
 	bad: badDream(), published: dream.Published,
@@ -246,5 +263,8 @@ var _ = misuses((&architecture[llada.GenerateOptions]{
 	openFS: func(f fs.FS, w []byte) (aModel[dream.GenerateOptions], error) { return opened(dream.OpenFS(f, w)) },
 	random: func(c []byte, n int, seed uint64) (aModel[dream.GenerateOptions], error) {
 		return opened(dream.Random(c, n, seed))
+	},
+	session: func(of aModel[dream.GenerateOptions], cfg pulsecol.Config) (aSession[dream.GenerateOptions], error) {
+		return of.(*dream.Model).NewSession(cfg)
 	},
 }).misuses())

@@ -236,6 +236,16 @@ var _ = misuses(map[string]func(*misuse){
 		}
 		m.works("close", machine.Close)
 	},
+	"op.Workspace.Forget": func(m *misuse) {
+		w := new(op.Workspace)
+		m.does("a zero workspace", func() { w.Forget(nil) })
+		w = op.NewWorkspace()
+		b := m.layer(sparse())
+		m.does("an unknown graph", func() { w.Forget(b.g) })
+		m.works("plan", func() error { return w.Plan(b.g, b.ctl.Modes()) })
+		m.does("twice", func() { w.Forget(b.g); w.Forget(b.g) })
+		m.is("forgotten", func() any { return w.Bytes() }, 0)
+	},
 	"op.Workspace.Plan": func(m *misuse) {
 		for name, w := range map[string]*op.Workspace{"new": op.NewWorkspace(), "zero": new(op.Workspace)} {
 			b := m.layer(sparse())
