@@ -232,7 +232,7 @@ func (c *cacheReference) top(mean []float64, batch int) set {
 	if size > 1 {
 		count = (c.Len + size - 1) / size
 	}
-	keep := max(1, int(math.Floor((1-c.cfg.Sparsity)*float64(count))))
+	keep := max(1, int(math.Floor((1-c.cfg.Sparsity)*float64(count)+1e-9)))
 	slices.SortStableFunc(units, func(a, b unit) int { return cmp.Compare(b.sum, a.sum) })
 	keys := set{}
 	for _, u := range units[:min(keep, len(units))] {

@@ -77,13 +77,13 @@ type Dream struct {
 	ConfidenceDType lmhead.Rounding // "" is lmhead.Float32
 
 	MaskID int32
-	// SuppressMask excludes the mask token from proposals; Cached and ConfidenceThreshold
-	// always do. The reference has no such option: a mask token that is predicted in the
+	// SuppressMask excludes the mask token from proposals; ConfidenceThreshold always does,
+	// and Cached takes it out of the softmax, too. The reference has no such option: a mask token that is predicted in the
 	// last step of a block stays in the result.
 	SuppressMask bool
 
 	// Cached is for a model that keeps the keys and values of tokens outside the active
-	// block: the mask token is never proposed, a prompt with masks is refused, and a
+	// block: the mask token has the logit -Inf, a prompt with masks is refused, and a
 	// block ends when none of its masks is left.
 	Cached bool
 	// FirstTokenAtPrefill is the sampler that Fast-dLLM published for Dream, for
@@ -243,7 +243,10 @@ func (o Dream) Generate(ctx context.Context, prompts [][]int32, forward Forward)
 // rule says how a row of logits becomes a proposal.
 func (o *Dream) rule() *rule {
 	r := newRule(o.ConfidenceDType)
-	if o.SuppressMask || o.Cached || o.Alg == ConfidenceThreshold {
+	switch {
+	case o.Cached:
+		r.ban(o.MaskID)
+	case o.SuppressMask || o.Alg == ConfidenceThreshold:
 		r.SuppressToken = o.MaskID
 	}
 	switch o.Alg {

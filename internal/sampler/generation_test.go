@@ -112,6 +112,7 @@ func (tr *trace) check(t rapid.TB, s sampler, prompts [][]int32, got *Result) {
 		exact = o.Threshold == 0 && o.Factor == 0
 		suppressed = o.SuppressMask || o.Cached || !exact
 		quota = exact && !o.Cached
+		exact = exact && !(o.Cached && o.Steps/o.blocks() > o.BlockLength)
 	case Dream:
 		mask, grow = o.MaskID, o.MaxNewTokens
 		exact = o.Alg != ConfidenceThreshold

@@ -36,8 +36,8 @@ const (
 type LLaDA struct {
 	// Steps is the number of denoising steps, a multiple of the number of blocks.
 	// A block's BlockLength commits are spread over its steps evenly, the remainder
-	// over the first ones; with Cached a block has no more steps than tokens. At most 1,024, or 16 a token if that is more. Not used with
-	// a Threshold or Factor.
+	// over the first ones; with Cached those that commit nothing are left out. At most
+	// 1,024, or 16 a token if that is more. Not used with a Threshold or Factor.
 	Steps int
 	// GenLength is the number of tokens to generate, at least 1 and a multiple of
 	// BlockLength.
@@ -62,8 +62,8 @@ type LLaDA struct {
 	Factor float64
 
 	MaskID int32
-	// SuppressMask excludes the mask token from proposals; Cached and parallel decoding always
-	// do. The reference has no such option: a mask token that is predicted stays in the result.
+	// SuppressMask excludes the mask token from proposals; parallel decoding always does, and
+	// Cached takes it out of the softmax, too. The reference has no such option: a mask token that is predicted stays in the result.
 	SuppressMask bool
 	// EOSID and EoTID are used by the next two options only.
 	EOSID, EoTID int32
@@ -78,7 +78,7 @@ type LLaDA struct {
 	// Cached is for a model that keeps the keys and values of tokens outside the active
 	// block, as that of Fast-dLLM's generate_with_prefix_cache and
 	// generate_with_dual_cache: the candidates of a step are the masks of its own block,
-	// the mask token is never proposed, a prompt with masks is refused, and a block ends
+	// the mask token has the logit -Inf, a prompt with masks is refused, and a block ends
 	// when none of its masks is left.
 	Cached bool
 
@@ -175,9 +175,9 @@ func (o LLaDA) blockSteps() int {
 }
 
 // TotalSteps checks options and prompts and returns the number of denoising
-// steps: Steps (with Cached at most GenLength), or with a Threshold or Factor an upper
-// bound, reached when every step commits a single token: GenLength, plus the most masks
-// of a prompt.
+// steps: Steps (with Cached an upper bound), or with a Threshold or Factor an upper bound,
+// reached when every step commits a single token: GenLength, plus the most masks of a
+// prompt.
 func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 	if err := o.Validate(); err != nil {
 		return 0, err
@@ -191,7 +191,7 @@ func (o LLaDA) TotalSteps(prompts [][]int32) (int, error) {
 		}
 	}
 	if !o.parallel() {
-		return o.blocks() * o.blockSteps(), nil
+		return o.Steps, nil
 	}
 	masks := 0
 	for _, row := range prompts {
@@ -333,11 +333,14 @@ func (o *LLaDA) rule() *rule {
 	if o.CFGScale > 0 {
 		r.Guidance = float32(o.CFGScale + 1)
 	}
-	if o.SuppressMask || o.Cached || o.parallel() {
+	switch {
+	case o.Cached:
+		r.ban(o.MaskID)
+	case o.SuppressMask || o.parallel():
 		r.SuppressToken = o.MaskID
 	}
 	if o.LogitsEOSInf {
-		r.BanToken = o.EOSID
+		r.ban(o.EOSID)
 	}
 	if o.ConfidenceEOSEoTInf {
 		r.DeferTokens = [2]int32{o.EOSID, o.EoTID}

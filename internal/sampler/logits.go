@@ -53,7 +53,7 @@ func (g *generation) propose(ctx context.Context, p Pass, proposals []proposal, 
 	if err != nil || len(proposals) == 0 {
 		return err
 	}
-	if a, ok := logits.(lmhead.RuleApplier); ok && r.sampling == nil {
+	if a, ok := logits.(lmhead.RuleApplier); ok && r.onDevice() {
 		choices, err := a.ApplyRule(&r.Rule)
 		if err != nil {
 			return g.failed(err)

@@ -168,7 +168,7 @@ func TestCachedBlocksEndWhenFull(t *testing.T) {
 // A block has no more forwards than tokens where each commits at least one.
 func TestCachedTotalSteps(t *testing.T) {
 	want := map[string]int{
-		"llada quota": 6, "llada many steps": 12, "llada guided": 6, "llada one block": 6,
+		"llada quota": 6, "llada guided": 6, "llada one block": 6,
 		"dream entropy": 6, "dream many steps": 30, "dream one block": 6, "dream published": 6,
 	}
 	for name, s := range cachedSamplers(waveMask) {

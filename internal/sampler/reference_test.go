@@ -97,6 +97,9 @@ func naiveLLaDA(o LLaDA, prompt []int32, logits func([]int32, int) []float32) []
 				if o.LogitsEOSInf {
 					z[o.EOSID] = math.Inf(-1)
 				}
+				if o.Cached {
+					z[o.MaskID] = math.Inf(-1)
+				}
 				best := naiveBest(z, never)
 				if o.ConfidenceEOSEoTInf {
 					z[o.EOSID], z[o.EoTID] = math.Inf(-1), math.Inf(-1)
@@ -173,6 +176,9 @@ func naiveDreamBlock(o Dream, x [][]int32, lo, hi, steps int, logits func([]int3
 			open := count(row[lo:hi], o.MaskID)
 			for pos := range row {
 				l := widen(logits(row, max(pos-1, 0)))
+				if o.Cached {
+					l[o.MaskID] = math.Inf(-1)
+				}
 				p := naiveSoftmax(l)
 				order := naiveOrder(p)
 				for before, j := 0.0, 0; j < len(order); j++ {

@@ -13,14 +13,27 @@ import (
 type rule struct {
 	lmhead.Rule
 	sampling *sampling // nil: greedy, in the softmax of all tokens
+	alsoBan  int32     // a second BanToken
 }
 
 // newRule returns the rule of a greedy sampler without special tokens.
 func newRule(r lmhead.Rounding) *rule {
 	return &rule{Rule: lmhead.Rule{
 		SuppressToken: none, BanToken: none, DeferTokens: [2]int32{none, none}, Confidence: lmhead.Probability, Rounding: r,
-	}}
+	}, alsoBan: none}
 }
+
+// ban gives a token the logit -Inf.
+func (r *rule) ban(token int32) {
+	if r.BanToken == none {
+		r.BanToken = token
+	} else {
+		r.alsoBan = token
+	}
+}
+
+// onDevice reports whether logits may apply the rule on their own device.
+func (r *rule) onDevice() bool { return r.sampling == nil && r.alsoBan == none }
 
 // sampling has the options that need whole rows and random numbers.
 type sampling struct {
@@ -51,7 +64,7 @@ func choiceError(c lmhead.Choice) error {
 // under guidance only. It defines the results of lmhead.RuleApplier, to the last bit:
 // see exp, log and lanes.
 func ApplyRule(r *lmhead.Rule, logits, unconditional []float32) lmhead.Choice {
-	return (&rule{Rule: *r}).apply(newWorker(len(logits)), logits, unconditional)
+	return (&rule{Rule: *r, alsoBan: none}).apply(newWorker(len(logits)), logits, unconditional)
 }
 
 // apply is ApplyRule with random numbers from w.
@@ -63,7 +76,7 @@ func (r *rule) apply(w *worker, logits, unconditional []float32) lmhead.Choice {
 	if v := firstInvalidLogit(logits); v != none {
 		return lmhead.Choice{Token: none, InvalidToken: int32(v), InvalidLogit: logits[v]}
 	}
-	logits = w.without(logits, r.BanToken)
+	logits = w.without(logits, r.BanToken, r.alsoBan)
 	best := argmax(logits, r.SuppressToken)
 	if best == none {
 		return lmhead.Choice{Token: none, InvalidToken: none}
