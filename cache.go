@@ -190,7 +190,7 @@ func (c *Controller) chosen() bool {
 	return true
 }
 
-// endCached is what a step under a cache leaves behind; see end.
+// endCached ends a step with cached keys and values; see end.
 func (c *Controller) endCached(failed bool) {
 	pass := c.step.Pass()
 	if failed {

@@ -104,7 +104,7 @@ type course struct {
 	schedule
 	never, fixed bool // sparsity 0; a pattern without refreshes
 
-	dense, stale, due bool // SetDense; no columns; a refresh is to be made up for
+	dense, stale, due bool // SetDense; no columns; the schedule had a refresh meanwhile
 	refreshes         int
 }
 
