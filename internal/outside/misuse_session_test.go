@@ -38,7 +38,7 @@ func (a *architecture[O]) sessions(cases map[string]func(*misuse), closed func(*
 		m.fails("no prompts", func() error { return second(s.GenerateBatch(m.Context(), nil, a.small)) }, models.ErrRequest)
 		m.works("two prompts", func() error { return second(s.GenerateBatch(m.Context(), [][]int32{{5}, {5, 6}}, a.small)) })
 		var group sync.WaitGroup
-		for range 8 { // at once: each works or is told that the session is in use
+		for range 8 { // at once: each works or gets an error that the session is in use
 			group.Go(func() { s.GenerateBatch(m.Context(), [][]int32{{5}}, a.small) })
 		}
 		group.Wait()
