@@ -29,7 +29,7 @@ func badConfigs() map[string]pulsecol.Config {
 		"threads":              {Threads: -1},
 		"precision":            {Precision: 99},
 		"device":               {Device: 99},
-		"cuda without a GPU":   {Device: pulsecol.CUDA},
+		"int16 on a GPU":       {Device: pulsecol.CUDA, Precision: pulsecol.Int16}, // nor without one
 		"sparsity 1":           {Sparsity: 1},
 		"sparsity 2":           {Sparsity: 2},
 		"pointer":              {Pattern: &pulsecol.Columns{}},
