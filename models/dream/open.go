@@ -21,7 +21,7 @@ type Model struct {
 
 // architecture is what distinguishes Dream from other models.
 var architecture = session.Architecture{
-	Name: "dream", Config: parseConfig, Weights: loadWeights, Forward: forward, PositionsSkipPadding: true,
+	Name: "dream", Config: parseConfig, Weights: loadWeights, Forward: forward, PositionsSkipPadding: true, PredictsNext: true,
 	// The form of Dream-v0-Instruct-7B: Qwen2.5's without tools.
 	Chat: checkpoint.ChatForm{
 		System: "You are a helpful assistant.", BeforeRole: "<|im_start|>", AfterRole: "\n", End: "<|im_end|>\n",

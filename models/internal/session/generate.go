@@ -117,7 +117,7 @@ func (s *Session) shape(prompts [][]int32, padding []int, o Generation) models.S
 	shape := models.Shape{Batch: len(prompts), Len: length, Rows: len(prompts)*o.NewTokens + masks, Padded: anyPositive(padding)}
 	if s.Config.Cache != pulsecol.NoCache {
 		shape.Cached = length
-		shape.Rows = len(prompts) * (o.BlockLength + 1) // and the row that predicts the first token
+		shape.Rows = len(prompts) * o.BlockLength
 	}
 	if o.Guided {
 		shape.Batch *= 2

@@ -11,8 +11,9 @@ import (
 )
 
 // PredictMemory returns the memory of running a shape, without its weights, by
-// building the graph without running it. With a cache blocks have blockLength tokens.
-func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config, blockLength int) (models.Memory, error) {
+// building the graph without running it. With a cache blocks have so many active
+// rows.
+func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config, active int) (models.Memory, error) {
 	ctl, err := pulsecol.NewController(cfg)
 	if err != nil {
 		return models.Memory{}, err
@@ -33,7 +34,7 @@ func PredictMemory(build Builder, s models.Shape, cfg pulsecol.Config, blockLeng
 	}
 	mem := models.Memory{Workspace: ws.Bytes(), Columns: ctl.ColumnBytes(g)}
 	if s.Cached > 0 {
-		active := min(blockLength+1, s.Cached)
+		active = min(active, s.Cached)
 		if cfg.Cache == pulsecol.PrefixCache {
 			active = s.Cached
 		}

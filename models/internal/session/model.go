@@ -23,6 +23,7 @@ type Architecture struct {
 	Forward func(models.Config, *checkpoint.Weights, *models.Graph, *pulsecol.Controller) (*gorgonia.Node, error)
 
 	PositionsSkipPadding bool // positions count from the first real token
+	PredictsNext         bool // row i of the logits predicts token i+1
 	Chat                 checkpoint.ChatForm
 }
 
@@ -139,6 +140,14 @@ func (m *Model) Generate(ctx context.Context, s *Session, prompts [][]int32, o G
 	return results, m.wrap(err)
 }
 
+// activeRows is the number of rows that a step of a block of so many tokens computes.
+func (a *Architecture) activeRows(tokens int) int {
+	if a.PredictsNext {
+		return tokens + 1
+	}
+	return tokens
+}
+
 // First returns the only result of a batch of one prompt.
 func First(results []models.Result, err error) (*models.Result, error) {
 	if len(results) == 0 {
@@ -163,12 +172,12 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 		s.Rows = 1
 	}
 	if cfg.Cache != pulsecol.NoCache {
-		s.Cached, s.Rows = s.Len, min(batch*(o.BlockLength+1), batch*s.Len)
+		s.Cached, s.Rows = s.Len, min(batch*m.activeRows(o.BlockLength), batch*s.Len)
 	}
 	if o.Guided {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
-	mem, err := PredictMemory(m.build, s, cfg, o.BlockLength)
+	mem, err := PredictMemory(m.build, s, cfg, m.activeRows(o.BlockLength))
 	if err != nil {
 		return mem, m.wrap(err)
 	}
