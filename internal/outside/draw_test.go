@@ -27,7 +27,7 @@ func cases(all int) int {
 	case wholeRun() > 0:
 		return all
 	case testing.Short():
-		return max(4, all/200)
+		return max(4, all/400)
 	}
 	return max(8, all/8)
 }
