@@ -76,7 +76,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if err := o.check(q, k, v); err != nil { // before any node is added
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
 	}
-	if err := o.checkCache(q, l); err != nil {
+	if err := o.checkCache(q, k, v, l); err != nil {
 		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
 	}
 	device := l.ctl.DeviceFor(q.Shape()[3])
@@ -160,15 +160,21 @@ func (o *attentionOptions) check(q, k, v *gorgonia.Node) error {
 	return nil
 }
 
-// checkCache returns what is wrong with the use of a cache.
-func (o *attentionOptions) checkCache(q *gorgonia.Node, l *Layer) error {
+// checkCache returns what is wrong with the use of a cache, before there are nodes for it.
+func (o *attentionOptions) checkCache(q, k, v *gorgonia.Node, l *Layer) error {
+	qs, ks := q.Shape(), k.Shape()
 	switch cache := l.ctl.cfg.Cache; {
 	case cache == NoCache && o.hasCache:
 		return fmt.Errorf("%w: WithCache(%d) under a Config with Cache %v, want prefix or dual", ErrConfig, o.cached, cache)
 	case cache != NoCache && !o.hasCache:
 		return fmt.Errorf("%w: Cache is %v, and Attention has no option WithCache", ErrConfig, cache)
-	case o.hasCache && o.cached < q.Shape()[2]:
-		return fmt.Errorf("%w: WithCache(%d) for %d rows of q, want at least as many tokens", op.ErrShape, o.cached, q.Shape()[2])
+	case !o.hasCache:
+	case o.cached < qs[2]:
+		return fmt.Errorf("%w: WithCache(%d) for %d rows of q, want at least as many tokens", op.ErrShape, o.cached, qs[2])
+	case !ks.Eq(v.Shape()) || ks[0] != qs[0] || ks[2] != qs[2] || ks[3] != qs[3] || qs[1]%ks[1] != 0:
+		return fmt.Errorf("%w: q %v, k %v and v %v may differ in their heads only, q's a multiple of the others'", op.ErrShape, qs, ks, v.Shape())
+	case o.mask != nil && !o.mask.Shape().Eq(tensor.Shape{qs[0], o.cached}):
+		return fmt.Errorf("%w: padding mask %v, want [%d %d]", op.ErrShape, o.mask.Shape(), qs[0], o.cached)
 	}
 	return nil
 }
