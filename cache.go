@@ -59,7 +59,7 @@ const (
 // Pass is what a step computes.
 type Pass struct {
 	Kind PassKind
-	Mode Mode // Dense in a commit, whose rows attend to all keys
+	Mode Mode // Dense in a commit, unless the pattern is fixed by position
 
 	// The step's graph has Rows rows of the sequence, from First on; both are 0 without a
 	// cache.
