@@ -27,8 +27,8 @@ type Config struct {
 	// Pattern is the shape of what is kept; nil = Columns{}.
 	Pattern Pattern
 
-	// Schedule says which steps refresh; nil = Uniform{}, the paper's. Patterns
-	// fixed by position, and Fixed, never refresh.
+	// Schedule says which steps refresh; nil = Uniform{}, the paper's. Patterns fixed by
+	// position, and Fixed, never refresh: Adaptive is an error with them.
 	Schedule Schedule
 
 	// Cache says which keys and values stay from step to step; the zero value is none.
@@ -135,11 +135,15 @@ func (c Config) Validate() error {
 		if group := p.group(); group > 0 && c.GroupSize > 0 && c.GroupSize != group {
 			bad("GroupSize is %d, want %d as the tables of Pattern %v have, or 0 for that", c.GroupSize, group, p)
 		}
-		if _, ok := c.Schedule.(adaptive); ok {
-			bad("Schedule %v places refreshes, and Pattern %v has none", c.Schedule, p)
+	}
+	_, isAdaptive := c.Schedule.(adaptive)
+	switch c.Pattern.(type) {
+	case SlidingWindow, Streaming, Fixed:
+		if isAdaptive {
+			bad("Schedule %v places refreshes, and Pattern %v has none", c.Schedule, c.Pattern)
 		}
 	}
-	switch _, isAdaptive := c.Schedule.(adaptive); {
+	switch {
 	case c.Cache > DualCache:
 		bad("Cache is %v, want none, prefix or dual", c.Cache)
 	case c.PrefillEvery < 0:

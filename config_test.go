@@ -50,6 +50,7 @@ func TestConfigValidate(t *testing.T) {
 		{c{Pattern: pulsecol.Streaming{Width: -7}}, "Width is -7"},
 		{c{Pattern: pulsecol.Streaming{SinkFraction: 1.1}}, "SinkFraction is 1.1"},
 		{c{Pattern: pulsecol.Streaming{SinkFraction: nan}}, "SinkFraction is NaN"},
+		{c{Pattern: pulsecol.SlidingWindow{}, Schedule: pulsecol.Adaptive{}}, "places refreshes, and Pattern window of 256 has none"},
 		{c{Pattern: pulsecol.SparseD{BlockSize: -128}}, "BlockSize is -128"},
 		{c{Pattern: pulsecol.SparseD{Generation: -1}}, "Generation is -1"},
 		{c{Pattern: &pulsecol.SparseD{}}, "not a pointer"},
