@@ -26,7 +26,7 @@ func (f *modelFlag) checkMemory(mem models.Memory, sequences, tokens int) error 
 		weights = 0 // in memory already, or only read on their way to the GPU
 	}
 	threads := int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(tokens))
-	if need := weights + int64(sequences)*(mem.Workspace+mem.Columns) + threads; need > have {
+	if need := weights + int64(sequences)*dataBytes(mem) + threads; need > have {
 		return fmt.Errorf("the run needs about %s of memory, %s of them weights, and this machine has %s available (--ignore-memory runs it nevertheless)",
 			byteSize(need), byteSize(weights), byteSize(have))
 	}

@@ -18,7 +18,7 @@ import (
 // batchFlags are the flags for many prompts.
 type batchFlags struct {
 	Prompts *string `xor:"prompt" group:"Prompt" placeholder:"FILE" help:"Answer every line of FILE, or with - of the standard input. If the first line is a JSON object with prompt or prompt_ids, all are; other members are ignored. Empty lines are left out."`
-	Batch   int     `group:"Prompt" placeholder:"N" default:"1" help:"Prompts of the same number of tokens to answer at once, where that leaves their tokens as they are: at temperature 0, without randomness, thresholds and adaptive schedules, for Dream with --suppress-mask. (A GPU rounds otherwise in a batch.) Default: 1."`
+	Batch   int     `group:"Prompt" placeholder:"N" default:"1" help:"Prompts of the same number of tokens to answer at once, where that leaves their tokens as they are: at temperature 0, without randomness, thresholds and adaptive schedules, for Dream with --suppress-mask or --cache. (A GPU rounds otherwise in a batch.) Default: 1."`
 }
 
 // maxPrompts is the largest file of prompts.
@@ -39,6 +39,7 @@ type batchRun struct {
 	*generateCmd
 	std     stdio
 	m       *openModel
+	kept    *keptSession // of all batches
 	s       sampler
 	jobs    []*job
 	printed int // of jobs
@@ -63,7 +64,8 @@ func (c *generateCmd) runPrompts(line *kong.Context, std stdio, m *openModel, s 
 	if err := c.Prompt.check(m, true); err != nil {
 		return err
 	}
-	r := &batchRun{generateCmd: c, std: std, m: m, s: s}
+	r := &batchRun{generateCmd: c, std: std, m: m, kept: &keptSession{m: m}, s: s}
+	defer r.kept.close()
 	if err := r.read(line); err != nil {
 		return err
 	}
@@ -155,10 +157,10 @@ func (r *batchRun) prepare(j *job, object promptObject, line *kong.Context) (err
 	if err := checkLength(r.m, len(j.ids), r.s.newTokens()); err != nil {
 		return err
 	}
-	if _, err := r.s.steps(j.ids); err != nil {
+	if j.att, err = r.Method.resolve(r.m, len(j.ids)+r.s.newTokens(), r.Sampler.Seed, line); err != nil {
 		return err
 	}
-	j.att, err = r.Method.resolve(r.m, len(j.ids)+r.s.newTokens(), r.Sampler.Seed, line)
+	_, err = r.s.steps(j.ids, j.att.Config)
 	return err
 }
 
@@ -185,7 +187,7 @@ func (r *batchRun) batches() [][]*job {
 	for _, j := range r.jobs {
 		prompts = append(prompts, j.ids)
 	}
-	if size > 1 && !(r.s.independent(prompts) && independentSchedule(r.jobs[0].att)) {
+	if size > 1 && !(r.s.independent(prompts, r.jobs[0].att.Cache) && independentSchedule(r.jobs[0].att)) {
 		fmt.Fprintln(r.std.err, "One prompt at a time: what is asked for makes the tokens of a batch depend on one another.")
 		size = 1
 	}
@@ -221,10 +223,14 @@ func (r *batchRun) run(ctx context.Context, jobs []*job) error {
 		if err != nil {
 			return err
 		}
-		limitGarbage(mem.Workspace + mem.Columns)
+		limitGarbage(dataBytes(mem))
+		in, err := r.kept.under(att.Config)
+		if err != nil {
+			return err
+		}
 		d := newDisplay(r.std.err, r.m, r.Watch)
 		r.s.onLoad(d.load)
-		results, err := r.s.generateBatch(ctx, prompts, att.Config, d.step)
+		results, err := r.s.generateIn(ctx, in, prompts, d.step)
 		d.close()
 		if len(results) == len(jobs) {
 			for i, j := range jobs {

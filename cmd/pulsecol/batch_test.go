@@ -75,6 +75,9 @@ func TestPromptsEqualSingleRuns(t *testing.T) {
 		{"dream", append(dream, "--alg", "entropy", "--sparsity", "0.5", "--suppress-mask"), 3},
 		{"dream with masks", append(dream, "--alg", "entropy"), 1},
 		{"dream random", dream, 1},
+		{"cache", append(llada, "--cache", "dual", "--block-length", "4", "--sparsity", "0.5", "--group-size", "4"), 3},
+		{"one prefill", append(llada, "--cache", "prefix", "--prefill-every", "0", "--block-length", "8"), 3},
+		{"dream and cache", append(dream, "--cache", "dual", "--block-length", "4", "--alg", "entropy"), 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var want [][]int32

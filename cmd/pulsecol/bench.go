@@ -18,6 +18,7 @@ type benchStepCmd struct {
 	Length       *int        `placeholder:"N" help:"Tokens of the sequence. Default: 1024, or what the model can take."`
 	StepsPerMode int         `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
 	Seed         uint64      `placeholder:"N" default:"0" help:"Seed of the tokens. Default: 0."`
+	BlockLength  *int        `placeholder:"N" help:"With --cache: tokens of a block. Default: 32."`
 	Method       methodFlags `embed:""`
 	JSON         bool        `name:"json" help:"Print one JSON object."`
 }
@@ -25,8 +26,12 @@ type benchStepCmd struct {
 func (benchStepCmd) Help() string {
 	return `Runs a generation on random tokens whose steps take turns in their modes (full attention, refresh, reuse), and prints the seconds of a step, sampling included. The first step of each mode is a warm-up and not counted. The method is pulsecol unless --method says otherwise.
 
-Example:
-  pulsecol bench step --model DIR --length 4096 --sparsity 0.8`
+With --cache every generation has three blocks of two steps: a prefill, in which pulsecol refreshes, a commit and another prefill, each followed by a step of the block. The first generation is the warm-up. Steps of different numbers of rows are measured apart.
+
+Examples:
+  pulsecol bench step --model DIR --length 4096 --sparsity 0.8
+  pulsecol bench step --model DIR --length 4096 --sparsity 0.8 --cache dual --block-length 32
+  pulsecol bench step --model DIR --length 4096 --method full --cache dual --block-length 32`
 }
 
 // stepBench is what bench step prints.
@@ -37,20 +42,29 @@ type stepBench struct {
 	Sparsity  float64    `json:"sparsity"`
 	GroupSize *int       `json:"group_size"`
 	Precision string     `json:"precision"`
-	Density   float64    `json:"density"` // share of pairs that a reuse step computes
+	Density   float64    `json:"density"`                // share of pairs that a reuse step computes
+	Block     int        `json:"block_length,omitempty"` // with a cache
 	Modes     []modeTime `json:"modes"`
 	Host      host       `json:"host"`
 }
 
 // modeTime is the seconds of a denoising step in one mode.
 type modeTime struct {
-	Mode         string    `json:"mode"`
+	Mode string `json:"mode"`
+	stepKind
 	Warmup       float64   `json:"warmup_seconds"` // of the first step, which is not counted
 	Seconds      []float64 `json:"seconds"`        // of the others, in the order they ran
 	Median       float64   `json:"median_seconds"`
 	Min          float64   `json:"min_seconds"`
 	Max          float64   `json:"max_seconds"`
-	TokensSecond float64   `json:"tokens_per_second"` // of the sequence, at the median
+	TokensSecond float64   `json:"tokens_per_second"` // that a step computes, at the median
+}
+
+// stepKind is what a step with a cache computes. It is zero without one.
+type stepKind struct {
+	Cache string `json:"cache,omitempty"`
+	Kind  string `json:"kind,omitempty"` // prefill, commit or block
+	Rows  int    `json:"rows,omitempty"`
 }
 
 // maxStepsPerMode bounds the time of a measurement.
@@ -59,6 +73,12 @@ const maxStepsPerMode = 1000
 func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	if c.Method.Eta != nil || c.Method.Refreshes != nil || c.Method.Schedule != nil || c.Method.Skip != nil {
 		return usagef("--eta, --refreshes, --schedule and --skip do not apply to bench step, whose steps take turns in their modes")
+	}
+	if c.Method.PrefillEvery != nil {
+		return usagef("--prefill-every does not apply to bench step, whose blocks begin with prefills and commits in turn")
+	}
+	if c.BlockLength != nil && c.Method.Cache == "none" {
+		return usagef("--block-length needs --cache prefix or dual")
 	}
 	if c.StepsPerMode < 1 || c.StepsPerMode > maxStepsPerMode {
 		return usagef("--steps-per-mode %d: want 1 to %d", c.StepsPerMode, maxStepsPerMode)
@@ -74,6 +94,7 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	}
 	var bound bounds
 	bound.between(1, m.config().Context, "length", c.Length)
+	bound.between(2, m.config().Context, "block-length", c.BlockLength)
 	if err := bound.err(); err != nil {
 		return err
 	}
@@ -88,7 +109,11 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	if err := c.measure(ctx, m, att, &b, std.err); err != nil {
+	measure := c.measure
+	if att.Cache != pulsecol.NoCache {
+		measure = c.measureCached
+	}
+	if err := measure(ctx, m, att, &b, std.err); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -134,7 +159,7 @@ func (c *benchStepCmd) measure(ctx context.Context, m *openModel, att attention,
 	if err := c.Open.checkMemory(mem, 1, b.Length); err != nil {
 		return err
 	}
-	limitGarbage(mem.Workspace + mem.Columns)
+	limitGarbage(dataBytes(mem))
 
 	b.Density = 1
 	d := newDisplay(progress, m, false)
@@ -197,13 +222,22 @@ func (b *stepBench) print(w io.Writer) error {
 	if b.Density < 1 {
 		fmt.Fprintf(w, ", which keeps %.1f %% of pairs", 100*b.Density)
 	}
+	if b.Block > 0 {
+		fmt.Fprintf(w, ", %s cache, blocks of %d", b.Modes[0].Cache, b.Block)
+	}
 	if b.Precision != pulsecol.Float32.String() {
 		fmt.Fprintf(w, ", products of %s", b.Precision)
 	}
 	fmt.Fprintf(w, "\n%s, %d threads, %s\n\n", b.Host.CPU, b.Host.Threads, b.Host.Features)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if b.Block > 0 {
+		fmt.Fprint(t, "step\trows\t")
+	}
 	fmt.Fprintln(t, "mode\tsteps\tmedian s\tmin\tmax\twarm-up\ttokens/s\t")
 	for _, m := range b.Modes {
+		if b.Block > 0 {
+			fmt.Fprintf(t, "%s\t%d\t", m.Kind, m.Rows)
+		}
 		fmt.Fprintf(t, "%s\t%d\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", m.Mode, len(m.Seconds), m.Median, m.Min, m.Max, m.Warmup, m.TokensSecond)
 	}
 	return t.Flush()

@@ -31,6 +31,8 @@ type benchE2ECmd struct {
 	Precision    string    `enum:"float32,bfloat16,int16" default:"bfloat16" help:"What values are rounded to. Default: bfloat16."`
 	deviceFlag
 	JSON bool `name:"json" help:"Print a JSON object a line."`
+
+	Cache *string `hidden:"" help:"Refused: bench step has it."`
 }
 
 func (benchE2ECmd) Help() string {
@@ -130,6 +132,9 @@ func (c *benchE2ECmd) validate() error {
 	b.share(false, "sparsity", &c.Sparsity)
 	b.share(true, "eta", &c.Eta)
 	b.interval(0, 1, "shared", c.Shared)
+	if c.Cache != nil {
+		b.errs = append(b.errs, usagef("--cache does not apply to bench e2e, which measures GPUs: caches run on the CPU only, where bench step --cache measures them"))
+	}
 	if c.Shared != nil && c.Full != nil {
 		b.errs = append(b.errs, usagef("--shared and --full can't be used together: a whole generation makes its own tables"))
 	}
@@ -280,7 +285,7 @@ func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern 
 	if err := b.cmd.Open.checkMemory(mem, 1, n); err != nil {
 		return cost, err
 	}
-	limitGarbage(mem.Workspace + mem.Columns)
+	limitGarbage(dataBytes(mem))
 	d := newDisplay(b.progress, b.m, false)
 	defer d.close()
 	cost.NeedBytes = mem.GPU.Total()

@@ -48,6 +48,7 @@ func (c *chatCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
+	defer t.kept.close()
 	in, interactive := newMessageReader(std)
 	return t.run(in, interactive)
 }
@@ -95,6 +96,7 @@ type talk struct {
 	line     *kong.Context
 	std      stdio
 	m        *openModel
+	kept     *keptSession // of all turns
 	s        sampler
 	stops    []int32
 	messages []models.Message // of the user and the assistant, alternating
@@ -119,15 +121,16 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{chatCmd: c, line: line, std: std, m: m, s: s, stops: stops}
+	t := &talk{chatCmd: c, line: line, std: std, m: m, kept: &keptSession{m: m}, s: s, stops: stops}
 	ids, err := t.prompt(nil) // finds an invalid form or system message
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Method.resolve(m, len(ids)+s.newTokens(), c.Sampler.Seed, line); err != nil {
+	att, err := c.Method.resolve(m, len(ids)+s.newTokens(), c.Sampler.Seed, line)
+	if err != nil {
 		return nil, err
 	}
-	_, err = s.steps(ids)
+	_, err = s.steps(ids, att.Config)
 	return t, err
 }
 
@@ -214,7 +217,7 @@ func (t *talk) say(text string) error {
 	if err != nil {
 		return err
 	}
-	out, err := runGeneration(t.std, &t.Open, t.m, t.s, att, ids, t.Watch)
+	out, err := runGeneration(t.std, &t.Open, t.kept, t.s, att, ids, t.Watch)
 	if err != nil {
 		return err
 	}

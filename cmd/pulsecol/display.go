@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/models"
 )
 
@@ -41,17 +42,25 @@ func (d *display) step(p models.Progress) {
 	if d.terminal == nil {
 		if d.watch {
 			text := strings.ReplaceAll(render(d.m, ids, "_"), "\n", `\n`)
-			fmt.Fprintf(d.w, "step %d of %d, %s: %s\n", p.Step, p.Total, p.Mode, printable(text))
+			fmt.Fprintf(d.w, "step %d of %d, %s: %s\n", p.Step, p.Total, stepText(p), printable(text))
 		}
 		return
 	}
 	rest := float64(p.Total-p.Step) * p.Seconds
-	status := fmt.Sprintf("step %d of %d, %s, %s, about %s left", p.Step, p.Total, p.Mode, seconds(time.Since(d.start).Seconds()), seconds(rest))
+	status := fmt.Sprintf("step %d of %d, %s, %s, about %s left", p.Step, p.Total, stepText(p), seconds(time.Since(d.start).Seconds()), seconds(rest))
 	if d.watch {
 		d.redraw(render(d.m, ids, string(maskBlock)) + "\n" + status)
 	} else {
 		d.redraw(status)
 	}
+}
+
+// stepText names what a step computed: its mode, and with a cache its kind.
+func stepText(p models.Progress) string {
+	if p.Pass.Kind == pulsecol.Whole {
+		return p.Mode.String()
+	}
+	return fmt.Sprintf("%v, %v", p.Pass.Kind, p.Mode)
 }
 
 // progressBarWidth is that of the bar alone, in columns.

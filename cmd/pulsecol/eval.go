@@ -21,6 +21,7 @@ type evalCmd struct {
 
 	Method []string `group:"Attention" enum:"${methods}" default:"full,pulsecol" placeholder:"NAME" help:"Methods to compare. Every list below is multiplied with the methods that it applies to. Default: full,pulsecol."`
 	settingLists
+	cacheLists
 	deviceFlag
 
 	Sampler samplerFlags `embed:""`
@@ -38,6 +39,7 @@ func (evalCmd) Help() string {
 
 Examples:
   pulsecol eval --task retrieval@1024,lists@600 --method full,pulsecol,sparsed --sparsity 0.5,0.8,0.9 --samples 200
+  pulsecol eval --task lists@600 --block-length 8 --cache none,dual --prefill-every 1,0
   pulsecol eval --task arithmetic@600 --refreshes 1,2,4,8,16 --sparsity 0.9 --results r.jsonl --plots pictures
   pulsecol eval --model LLaDA-8B-Instruct --task gsm8k --data test.jsonl --exemplars shots.json --gen-length 256 --block-length 32
 
@@ -54,6 +56,7 @@ type evaluation struct {
 	methods []eval.Method
 	made    map[taskSeed]task.Task
 	stops   []int32 // tokens that end an answer
+	pool    sessionPool
 	shapes  map[eval.Cell]shape
 }
 
@@ -68,6 +71,7 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	defer e.model.Close()
+	defer e.pool.close()
 	atOnce := e.atOnce()
 	most := int64(0)
 	for _, s := range e.shapes {
@@ -128,6 +132,7 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 	if e.model, err = c.Open.open(); err != nil {
 		return nil, err
 	}
+	e.pool.m = e.model
 	defer func() {
 		if err != nil {
 			e.model.Close()
@@ -136,10 +141,13 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 	if _, err := c.Sampler.configure(e.model, line); err != nil {
 		return nil, err
 	}
-	if e.device, err = c.device(); err != nil {
+	if e.methods, err = c.settingLists.product(line, c.Method, e.model.refreshes()); err != nil {
 		return nil, err
 	}
-	if e.methods, err = c.product(line, c.Method, e.model.refreshes()); err != nil {
+	if e.methods, err = c.cached(e.methods); err != nil {
+		return nil, err
+	}
+	if e.device, err = c.device(); err != nil {
 		return nil, err
 	}
 	for _, m := range e.methods {

@@ -105,7 +105,7 @@ func TestEvalProduct(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := line.Eval.product(parsed, line.Eval.Method, 16)
+		got, err := line.Eval.settingLists.product(parsed, line.Eval.Method, 16)
 		if err != nil {
 			t.Fatalf("%s: %v", c.args, err)
 		}

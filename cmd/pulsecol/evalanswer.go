@@ -30,7 +30,7 @@ func (e *evaluation) answer(ctx context.Context, j eval.Job) (rec eval.Record, e
 	}
 	cfg := attentionConfig(j.Method, e.device, seed)
 	cfg.Threads = e.threads
-	res, err := sampler.generate(ctx, prompt, cfg, nil)
+	res, err := e.pool.generate(ctx, sampler, cfg, prompt)
 	if err != nil {
 		return rec, err
 	}

@@ -107,12 +107,12 @@ func (e *evaluation) firstShapes() (map[eval.Cell]shape, error) {
 		if err := checkLength(e.model, len(prompt), sampler.newTokens()); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		steps, err := sampler.steps(prompt)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
 		for _, m := range e.methods {
 			cfg := attentionConfig(m, e.device, 0)
+			steps, err := sampler.steps(prompt, cfg)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 			mem, err := sampler.memory(1, len(prompt), cfg)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -122,15 +122,33 @@ func (e *evaluation) firstShapes() (map[eval.Cell]shape, error) {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			out[eval.Cell{Task: name, Method: m}] = shape{
-				cost:   e.operations(tokens, steps, m, cfg.Schedule),
-				memory: mem.Workspace + mem.Columns,
+				cost:   e.operations(tokens, steps, m, cfg.Schedule) * rowsShare(sampler, tokens, steps, cfg),
+				memory: dataBytes(mem),
 			}
 		}
 	}
 	return out, nil
 }
 
-// operations estimates the multiplications of a generation.
+// rowsShare estimates the share of a generation's rows that its steps compute.
+func rowsShare(s sampler, tokens, steps int, cfg pulsecol.Config) float64 {
+	if cfg.Cache == pulsecol.NoCache {
+		return 1
+	}
+	blocks, prefills := s.newTokens()/s.blockLength(), 1
+	if cfg.PrefillEvery > 0 {
+		prefills = (blocks + cfg.PrefillEvery - 1) / cfg.PrefillEvery
+	}
+	rows := float64(s.blockLength()) // of another step
+	if cfg.Cache == pulsecol.PrefixCache {
+		rows *= float64(blocks+1) / 2
+	}
+	rest := max(0, steps-prefills)
+	return (float64(prefills*tokens) + float64(rest)*rows) / float64((prefills+rest)*tokens)
+}
+
+// operations estimates the multiplications of a generation that computes all rows in every
+// step.
 func (e *evaluation) operations(tokens, steps int, m eval.Method, schedule pulsecol.Schedule) float64 {
 	n, c := float64(tokens), e.model.config()
 	sparse := 1 - m.Sparsity

@@ -50,6 +50,23 @@ func (l *settingLists) product(line *kong.Context, methods []string, refreshes i
 	return out, nil
 }
 
+// cached returns every method with every cache that it can have.
+func (c *evalCmd) cached(methods []eval.Method) (out []eval.Method, err error) {
+	for _, m := range methods {
+		all, err := c.cacheLists.product(m.Name, m.Schedule, c.Device)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range all {
+			m.Cache, m.PrefillEvery = k.name, k.prefillEvery
+			if !slices.Contains(out, m) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, nil
+}
+
 // product is a partial product of lists of settings, for one method.
 type product struct {
 	line   *kong.Context

@@ -51,9 +51,12 @@ var taken = map[string][]string{
 	"seed":       {"0", "9223372036854775807"},
 	"random-ids": {"0"},
 	"warmup":     {"0"},
-	"layer":      {"0"},
-	"head":       {"0"},
-	"top-k":      {"0", "9223372036854775807"}, // all tokens, as in the published code
+
+	"prefill-every": {"0"},
+
+	"layer": {"0"},
+	"head":  {"0"},
+	"top-k": {"0", "9223372036854775807"}, // all tokens, as in the published code
 
 	// Flags whose range includes the value.
 	"sparsity":    {"0", "5e-324"},
@@ -77,7 +80,7 @@ var taken = map[string][]string{
 // inapplicable lists flags that commands share with others and never use.
 var inapplicable = map[string]bool{
 	"inspect/drift": true, "bench step/drift": true,
-	"bench step/eta": true, "bench step/refreshes": true, "bench step/skip": true,
+	"bench step/eta": true, "bench step/prefill-every": true, "bench step/refreshes": true, "bench step/skip": true,
 }
 
 // base returns a command line to which a value of a flag can be added.
@@ -105,6 +108,9 @@ func base(t *testing.T, command string, f *kong.Flag) []string {
 	}
 	if command != "inspect" && f.Tag.Get("method") != "" {
 		add("method", first("method"))
+	}
+	if f.Name == "prefill-every" {
+		add("cache", "dual")
 	}
 	if f.Tag.Get("schedule") != "" {
 		add("schedule", first("schedule"))

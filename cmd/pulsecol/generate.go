@@ -17,7 +17,7 @@ type generateCmd struct {
 	Sampler samplerFlags `embed:""`
 
 	Watch bool `group:"Output" help:"Show the text as it fills in, on the standard error."`
-	JSON  bool `name:"json" group:"Output" help:"Print one JSON object: prompt_ids, output_ids (without the prompt), text, steps, forwards, refresh_steps (counted from 1), seconds and more."`
+	JSON  bool `name:"json" group:"Output" help:"Print one JSON object: prompt_ids, output_ids (without the prompt), text, steps, forwards, refresh_steps (counted from 1), seconds and more; with --cache passes, what each forward computed."`
 }
 
 func (generateCmd) Help() string {
@@ -29,6 +29,7 @@ Examples:
   pulsecol generate --model LLaDA-8B-Instruct --chat "Who are you?" --gen-length 64 --block-length 32
   pulsecol generate --model Dream-v0-Instruct-7B --chat --prompt - --alg entropy --temperature 0.2 --sparsity 0.8
   pulsecol generate --model DIR --prompt-ids 5,17,4 --method sparsed --json
+  pulsecol generate --model DIR --chat "Who are you?" --gen-length 256 --block-length 32 --cache dual --sparsity 0.8
   pulsecol generate --model DIR --chat --prompts questions.txt --json > answers.jsonl
 
 An interrupt (Ctrl-C) stops within the step in progress and prints what there is; the exit status is then 130.
@@ -75,7 +76,9 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if p.question != "" && !c.JSON {
 		fmt.Fprintln(std.err, elided(p.question))
 	}
-	out, err := runGeneration(std, &c.Open, m, s, att, p.ids, c.Watch)
+	kept := &keptSession{m: m}
+	defer kept.close()
+	out, err := runGeneration(std, &c.Open, kept, s, att, p.ids, c.Watch)
 	if err != nil {
 		return err
 	}

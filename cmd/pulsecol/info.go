@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
+	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/tokenizer"
 )
 
@@ -26,7 +27,8 @@ func (infoCmd) Help() string {
 
 Examples:
   pulsecol info
-  pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --sparsity 0.8`
+  pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --sparsity 0.8
+  pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --cache dual`
 }
 
 // information is what info prints.
@@ -66,14 +68,14 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	if s.newTokens() > 0 { // else the masks of a prompt decide
-		if _, err := s.steps(randomTokens(n-s.newTokens(), m.config(), 0)); err != nil {
-			return err
-		}
-	}
 	att, err := c.Method.resolve(m, n, c.Sampler.Seed, line)
 	if err != nil {
 		return err
+	}
+	if s.newTokens() > 0 || att.Cache != pulsecol.NoCache { // else the masks of a prompt decide
+		if _, err := s.steps(randomTokens(n-s.newTokens(), m.config(), 0), att.Config); err != nil {
+			return err
+		}
 	}
 	i := information{Model: m.name, ModelType: m.kind(), Config: m.config(), Parameters: m.parameters(), Host: thisHost()}
 	if i.Memory, err = predictMemory(s, att, c.Batch, n, !mapped || c.Open.RandomWeights); err != nil {
@@ -161,6 +163,9 @@ func (i *information) print(w io.Writer) error {
 	}
 	row("memory", "about %s for %s, %d of them generated, with %s:", byteSize(p.Peak), tokens, p.NewTokens, p.Method)
 	row("", "%s weights, %s activations, %s column tables, %s program", byteSize(p.Weights), byteSize(p.Workspace), byteSize(p.Columns), byteSize(p.Program))
+	if p.Cache > 0 {
+		row("", "%s caches of keys and values", byteSize(p.Cache))
+	}
 	if p.RandomPeak > 0 {
 		row("", "with random weights, which share memory: about %s, %s of them weights", byteSize(p.RandomPeak), byteSize(p.RandomWeights))
 	}

@@ -83,7 +83,7 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	if err := c.Open.checkMemory(mem, 1, len(p.ids)+s.newTokens()); err != nil {
 		return err
 	}
-	limitGarbage(mem.Workspace)
+	limitGarbage(dataBytes(mem))
 	d := newDisplay(std.err, m, false)
 	res, err := s.generate(ctx, p.ids, cfg, d.step)
 	d.close()
@@ -126,7 +126,7 @@ func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong
 			return nil, usagef("--queries generated: no tokens are generated after the prompt")
 		}
 	}
-	total, err := s.steps(prompt)
+	total, err := s.steps(prompt, pulsecol.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pulsecol/pulsecol/models"
 )
 
 // limitGarbage is called between opening a model and a run that will hold data bytes. It
@@ -24,6 +26,9 @@ func limitGarbage(data int64) int64 {
 	return garbage
 }
 
+// dataBytes is what a generation holds in the host's memory, without weights.
+func dataBytes(m models.Memory) int64 { return m.Workspace + m.Columns + m.Cache }
+
 // memoryPrediction is the memory of a run, in bytes.
 type memoryPrediction struct {
 	Batch     int    `json:"batch"`
@@ -33,7 +38,8 @@ type memoryPrediction struct {
 	Weights   int64  `json:"weights_bytes"` // that a run reads
 	Workspace int64  `json:"workspace_bytes"`
 	Columns   int64  `json:"columns_bytes"`
-	Program   int64  `json:"program_bytes"` // all the rest
+	Cache     int64  `json:"cache_bytes,omitempty"` // keys and values, and the columns of a block
+	Program   int64  `json:"program_bytes"`         // all the rest
 	Peak      int64  `json:"peak_bytes"`
 
 	// Of random weights, which share memory, instead of a checkpoint's.
@@ -61,7 +67,7 @@ func predictMemory(s sampler, att attention, batch, length int, loaded bool) (me
 	if err != nil {
 		return memoryPrediction{}, err
 	}
-	garbage := limitGarbage(mem.Workspace + mem.Columns)
+	garbage := limitGarbage(dataBytes(mem))
 	program := garbage + residentMemory()
 	if loaded {
 		program = max(0, program-mem.Weights)
@@ -69,9 +75,9 @@ func predictMemory(s sampler, att attention, batch, length int, loaded bool) (me
 	program += int64(runtime.GOMAXPROCS(0)) * (threadMemory + threadMemoryPerToken*int64(length))
 	p := memoryPrediction{
 		Batch: batch, Length: length, NewTokens: s.newTokens(), Method: att.method,
-		Weights: mem.Checkpoint, Workspace: mem.Workspace, Columns: mem.Columns, Program: program,
+		Weights: mem.Checkpoint, Workspace: mem.Workspace, Columns: mem.Columns, Cache: mem.Cache, Program: program,
 	}
-	p.Peak = p.Weights + p.Workspace + p.Columns + p.Program
+	p.Peak = p.Weights + dataBytes(mem) + p.Program
 	if mem.Weights != mem.Checkpoint {
 		p.RandomWeights, p.RandomPeak = mem.Weights, mem.Total()+program
 	}

@@ -44,6 +44,7 @@ func TestMemoryPredictionIsWithinTenPercent(t *testing.T) {
 		{"pulsecol", large, 1000, []string{"--gen-length", "64", "--block-length", "32", "--sparsity", "0.8"}, []string{"--steps", "4", "--refreshes", "1"}},
 		{"bfloat16", large, 512, []string{"--gen-length", "64", "--block-length", "32", "--precision", "bfloat16"}, []string{"--steps", "4"}},
 		{"random", large, 512, []string{"--gen-length", "64", "--block-length", "32", "--random-weights"}, []string{"--steps", "4"}},
+		{"cached", large, 1000, []string{"--gen-length", "64", "--block-length", "16", "--sparsity", "0.8", "--cache", "dual"}, []string{"--steps", "8", "--prefill-every", "2"}},
 		{"guided", large, 500, []string{"--gen-length", "32", "--cfg-scale", "1"}, []string{"--steps", "2"}},
 		{"embedded", "", 400, nil, nil},
 	} {

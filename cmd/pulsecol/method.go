@@ -15,6 +15,7 @@ import (
 type methodFlags struct {
 	Method *string `group:"Attention" enum:"${methods}" placeholder:"NAME" help:"full, pulsecol, sparsed, window, streaming, block-pr (blocks, periodic refresh) or column-ss (columns, SparseD's schedule). Default: pulsecol if --sparsity, --group-size, --eta, --refreshes or --schedule is given, and with the small model from 256 tokens on; else full."`
 	attentionFlags
+	cacheFlags
 
 	Precision string `group:"Attention" enum:"auto,float32,bfloat16,int16" default:"auto" help:"What the operands of products are rounded to: auto (float32 on the CPU, bfloat16 on GPUs), float32 (not at all), bfloat16 or int16, with other results. Which is fastest depends on the processor. Default: auto."`
 }
@@ -107,10 +108,15 @@ func (f *methodFlags) resolve(m *openModel, tokens int, seed uint64, line *kong.
 	if err := checkApplies(line, "schedule", schedule, "--schedule "+schedule); err != nil {
 		return attention{}, err
 	}
+	cache, err := f.cache(method, schedule, f.Device)
+	if err != nil {
+		return attention{}, err
+	}
 	att, err := f.attention(method, m, seed)
 	if err != nil {
 		return attention{}, err
 	}
+	cache.set(&att.Config)
 	att.Precision = precisions[f.Precision]
 	ctl, err := pulsecol.NewController(att.Config)
 	if err != nil {
@@ -190,6 +196,7 @@ func (f *oneSetting) of(method string, refreshes int) eval.Method {
 // generation.
 func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulsecol.Config {
 	c := pulsecol.Config{Sparsity: m.Sparsity, GroupSize: m.GroupSize, Device: device}
+	caching{m.Cache, m.PrefillEvery}.set(&c)
 	switch m.Name {
 	case "pulsecol", "column-ss":
 		c.Pattern = pulsecol.Columns{}
@@ -226,9 +233,12 @@ func attentionConfig(m eval.Method, device pulsecol.Device, seed uint64) pulseco
 // 13 (20 % of pairs)".
 func (a *attention) describe(s pulsecol.Stats) string {
 	var parts []string
+	if a.Cache != pulsecol.NoCache {
+		parts = append(parts, fmt.Sprintf("%v cache with %s", a.Cache, passesText(s)))
+	}
 	switch {
 	case a.method == "full" || s.Dense == s.Steps:
-		return "full attention"
+		return strings.Join(append(parts, "full attention"), ", ")
 	case s.Dense > 0:
 		parts = append(parts, fmt.Sprintf("full attention in %d", s.Dense))
 	}

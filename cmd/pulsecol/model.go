@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/hfcache"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -33,6 +34,7 @@ type model interface {
 	parameters() int64
 	endOfTurn() string // the token that ends an answer in a conversation
 	sampler(f *samplerFlags) sampler
+	newSession(cfg pulsecol.Config) (session, error)
 }
 
 // architecture is models.Config as JSON.
@@ -62,6 +64,8 @@ func (lladaModel) refreshes() int         { return 16 }
 func (m lladaModel) parameters() int64    { return m.Config().Parameters() }
 func (lladaModel) endOfTurn() string      { return "<|eot_id|>" }
 
+func (m lladaModel) newSession(cfg pulsecol.Config) (session, error) { return m.NewSession(cfg) }
+
 type dreamModel struct{ *dream.Model }
 
 func (dreamModel) kind() string           { return "Dream" }
@@ -70,6 +74,8 @@ func (dreamModel) refreshes() int         { return 8 }
 func (m dreamModel) parameters() int64    { return m.Config().Parameters() }
 
 func (dreamModel) endOfTurn() string { return "<|im_end|>" }
+
+func (m dreamModel) newSession(cfg pulsecol.Config) (session, error) { return m.NewSession(cfg) }
 
 // openModel is an open model and where it came from.
 type openModel struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/models"
 )
 
@@ -43,29 +44,33 @@ func (o *outcome) untilStop(stops []int32) []int32 {
 
 // runGeneration generates from one prompt and shows progress on the standard error. An
 // interrupted generation is no error.
-func runGeneration(std stdio, open *modelFlag, m *openModel, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
+func runGeneration(std stdio, open *modelFlag, kept *keptSession, s sampler, att attention, prompt []int32, watch bool) (outcome, error) {
+	if _, err := s.steps(prompt, att.Config); err != nil {
+		return outcome{}, err
+	}
 	mem, err := s.memory(1, len(prompt), att.Config)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := open.checkMemory(mem, 1, len(prompt)+s.newTokens()); err != nil {
+	if err := kept.checkMemory(open, mem, len(prompt)+s.newTokens()); err != nil {
 		return outcome{}, err
 	}
-	limitGarbage(mem.Workspace + mem.Columns)
-	if _, err := s.steps(prompt); err != nil {
+	limitGarbage(dataBytes(mem))
+	in, err := kept.under(att.Config)
+	if err != nil {
 		return outcome{}, err
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	d := newDisplay(std.err, m, watch)
+	d := newDisplay(std.err, kept.m, watch)
 	s.onLoad(d.load)
-	res, err := s.generate(ctx, prompt, att.Config, d.step)
+	results, err := s.generateIn(ctx, in, [][]int32{prompt}, d.step)
 	d.close()
-	interrupted := res != nil && errors.Is(err, context.Canceled)
+	interrupted := len(results) > 0 && errors.Is(err, context.Canceled)
 	if err != nil && !interrupted {
 		return outcome{}, err
 	}
-	return outcome{res, res.OutputIDs, interrupted}, nil
+	return outcome{&results[0], results[0].OutputIDs, interrupted}, nil
 }
 
 // checkLength reports a sequence that is too long for m.
@@ -92,8 +97,9 @@ type generation struct {
 	Steps        int            `json:"steps"`
 	Forwards     int            `json:"forwards"`
 	RefreshSteps []int          `json:"refresh_steps"`
-	Modes        map[string]int `json:"modes"`   // steps of each
-	Density      float64        `json:"density"` // share of pairs in the last column tables; 1 without sparse steps
+	Passes       []pass         `json:"passes,omitempty"` // of the forwards, with a cache
+	Modes        map[string]int `json:"modes"`            // steps of each
+	Density      float64        `json:"density"`          // share of pairs in the last column tables; 1 without sparse steps
 	Seconds      float64        `json:"seconds"`
 	TokensPerSec float64        `json:"tokens_per_second"` // tokens filled in, padding after the answer among them
 	Interrupted  bool           `json:"interrupted"`
@@ -111,6 +117,9 @@ func describe(m *openModel, att attention, seed uint64, out outcome) (generation
 		Steps: out.Steps, Forwards: out.Forwards, RefreshSteps: append([]int{}, out.RefreshSteps...),
 		Modes:   map[string]int{"dense": out.Stats.Dense, "refresh": out.Stats.Refreshes, "reuse": out.Stats.Reuses},
 		Density: density(out.Stats), Seconds: out.Seconds, TokensPerSec: out.tokensPerSecond(m.config().MaskID), Interrupted: out.interrupted,
+	}
+	if att.Cache != pulsecol.NoCache {
+		g.Passes = describePasses(out.Passes)
 	}
 	if slices.Contains(out.PromptIDs, m.config().MaskID) {
 		g.FilledIDs = out.Filled

@@ -16,17 +16,17 @@ type samplerFlags struct {
 	Steps           *int     `group:"Sampler" placeholder:"N" help:"Denoising steps. Default: as many as tokens; Dream at most 512."`
 	Temperature     *float64 `group:"Sampler" placeholder:"T" help:"Randomness of the tokens; 0 takes the most probable. Default: the model's, else 0."`
 	Threshold       *float64 `group:"Sampler" placeholder:"P" help:"Commit every token at least this sure in one step. LLaDA: instead of --steps. Dream: with --alg confidence_threshold. Default: off; Dream 0.9."`
+	BlockLength     *int     `group:"Sampler" placeholder:"N" help:"Tokens of a block; blocks are filled from left to right. Divides --gen-length or --max-new-tokens, and --steps is a multiple of the number of blocks. Default: the model's, else one block."`
 	ConfidenceDType *string  `name:"confidence-dtype" group:"Sampler" enum:"f32,bf16,f64" placeholder:"TYPE" help:"Round confidences to f32, bf16 (as the published code on a bf16 model) or f64. Default: f32."`
 	SuppressMask    bool     `group:"Sampler" help:"Never predict the mask token. Without it, as in the published code, a token predicted to be a mask stays one."`
 	Seed            uint64   `group:"Sampler" placeholder:"N" default:"0" help:"Seed of everything random. Default: 0."`
 
-	GenLength   *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
-	BlockLength *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens of a block; blocks are filled from left to right. Divides --gen-length, and --steps is a multiple of the number of blocks. Default: --gen-length."`
-	CFGScale    *float64 `name:"cfg-scale" group:"LLaDA's sampler" model:"llada" placeholder:"W" help:"Classifier-free guidance. Default: 0, off."`
-	Remasking   *string  `group:"LLaDA's sampler" model:"llada" enum:"low_confidence,random" placeholder:"RULE" help:"Order of filling: low_confidence (the most confident first) or random. Default: low_confidence."`
-	Factor      *float64 `group:"LLaDA's sampler" model:"llada" placeholder:"F" help:"Commit the n-th most confident token while its confidence is at least 1-F/(n+1); instead of --steps."`
-	NoEOS       bool     `name:"no-eos" group:"LLaDA's sampler" model:"llada" help:"Never predict end-of-text."`
-	LateEOS     bool     `name:"late-eos" group:"LLaDA's sampler" model:"llada" help:"Commit end-of-text and end-of-turn last."`
+	GenLength *int     `group:"LLaDA's sampler" model:"llada" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
+	CFGScale  *float64 `name:"cfg-scale" group:"LLaDA's sampler" model:"llada" placeholder:"W" help:"Classifier-free guidance. Default: 0, off."`
+	Remasking *string  `group:"LLaDA's sampler" model:"llada" enum:"low_confidence,random" placeholder:"RULE" help:"Order of filling: low_confidence (the most confident first) or random. Default: low_confidence."`
+	Factor    *float64 `group:"LLaDA's sampler" model:"llada" placeholder:"F" help:"Commit the n-th most confident token while its confidence is at least 1-F/(n+1); instead of --steps."`
+	NoEOS     bool     `name:"no-eos" group:"LLaDA's sampler" model:"llada" help:"Never predict end-of-text."`
+	LateEOS   bool     `name:"late-eos" group:"LLaDA's sampler" model:"llada" help:"Commit end-of-text and end-of-turn last."`
 
 	MaxNewTokens *int     `group:"Dream's sampler" model:"Dream" placeholder:"N" help:"Tokens to generate. Default: the model's, else 128."`
 	Infill       bool     `group:"Dream's sampler" model:"Dream" help:"Only fill the mask tokens inside the prompt; the output is then the whole text."`
@@ -35,16 +35,19 @@ type samplerFlags struct {
 	AlgTemp      *float64 `group:"Dream's sampler" model:"Dream" placeholder:"T" help:"Randomness of that order. Default: 0."`
 	TopP         *float64 `group:"Dream's sampler" model:"Dream" placeholder:"P" help:"Draw from the most probable tokens that make up P. Default: 1, all."`
 	TopK         *int     `group:"Dream's sampler" model:"Dream" placeholder:"K" help:"Draw from the K most probable tokens. Default: 0, all."`
+
+	FirstTokenAtPrefill bool `group:"Dream's sampler" model:"Dream" help:"Fill the first token of a block in its prefill, as Fast-dLLM does, for comparison. With --cache, and --alg entropy or confidence_threshold."`
 }
 
 // sampler is a model with the options of its generations.
 type sampler interface {
 	newTokens() int
-	steps(prompt []int32) (int, error)     // of a generation; an error for invalid options
-	onLoad(report func(done, total int64)) // called while weights are copied to a GPU, in bytes
+	blockLength() int
+	steps(prompt []int32, cfg pulsecol.Config) (int, error) // of a generation; an error for invalid options
+	onLoad(report func(done, total int64))                  // called while weights are copied to a GPU, in bytes
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error)
-	generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error)
-	independent(prompts [][]int32) bool // whether prompts of one length have the same output in a batch as alone
+	generateIn(ctx context.Context, in session, prompts [][]int32, onStep func(models.Progress)) ([]models.Result, error)
+	independent(prompts [][]int32, cache pulsecol.Cache) bool // whether prompts of one length have the same output in a batch as alone
 	memory(batch, promptLength int, cfg pulsecol.Config) (models.Memory, error)
 }
 
@@ -55,6 +58,9 @@ func (f *samplerFlags) configure(m *openModel, line *kong.Context) (sampler, err
 	}
 	if f.Infill && f.MaxNewTokens != nil {
 		return nil, usagef("--infill and --max-new-tokens can't be used together")
+	}
+	if f.Infill && f.BlockLength != nil {
+		return nil, usagef("--infill and --block-length can't be used together")
 	}
 	if m.kind() == "llada" && f.Steps != nil && (f.Threshold != nil || f.Factor != nil) {
 		return nil, usagef("--steps does not apply with --threshold or --factor, which take as many as they need")
@@ -96,9 +102,13 @@ func (m lladaModel) sampler(f *samplerFlags) sampler {
 
 func (s *lladaSampler) newTokens() int { return s.o.GenLength }
 
+func (s *lladaSampler) blockLength() int { return s.o.BlockLength }
+
 func (s *lladaSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
 
-func (s *lladaSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
+func (s *lladaSampler) steps(prompt []int32, cfg pulsecol.Config) (int, error) {
+	return s.Steps([][]int32{prompt}, cfg, s.o)
+}
 
 func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error) {
 	o := s.o
@@ -106,15 +116,15 @@ func (s *lladaSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *lladaSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error) {
+func (s *lladaSampler) generateIn(ctx context.Context, in session, prompts [][]int32, onStep func(models.Progress)) ([]models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
-	return s.GenerateBatch(ctx, prompts, cfg, o)
+	return in.(*llada.Session).GenerateBatch(ctx, prompts, o)
 }
 
 // independent: random numbers depend on a sequence's index in the batch, and with a
 // threshold a block ends for all sequences together.
-func (s *lladaSampler) independent([][]int32) bool {
+func (s *lladaSampler) independent([][]int32, pulsecol.Cache) bool {
 	return s.o.Temperature == 0 && s.o.Remasking != "random" && s.o.Threshold == 0 && s.o.Factor == 0
 }
 
@@ -129,9 +139,9 @@ type dreamSampler struct {
 
 func (m dreamModel) sampler(f *samplerFlags) sampler {
 	o := m.Options(dream.GenerateOptions{
-		MaxNewTokens: or(f.MaxNewTokens, 0), InfillOnly: f.Infill, Steps: or(f.Steps, 0), Eps: or(f.Eps, 0),
+		MaxNewTokens: or(f.MaxNewTokens, 0), InfillOnly: f.Infill, BlockLength: or(f.BlockLength, 0), Steps: or(f.Steps, 0), Eps: or(f.Eps, 0),
 		Alg: or(f.Alg, ""), Threshold: or(f.Threshold, 0), TopP: or(f.TopP, 0),
-		ConfidenceDType: or(f.ConfidenceDType, ""), SuppressMask: f.SuppressMask, Seed: f.Seed,
+		ConfidenceDType: or(f.ConfidenceDType, ""), SuppressMask: f.SuppressMask, FirstTokenAtPrefill: f.FirstTokenAtPrefill, Seed: f.Seed,
 	})
 	o.Temperature = or(f.Temperature, o.Temperature)
 	o.AlgTemp = or(f.AlgTemp, o.AlgTemp)
@@ -141,9 +151,22 @@ func (m dreamModel) sampler(f *samplerFlags) sampler {
 
 func (s *dreamSampler) newTokens() int { return s.o.MaxNewTokens }
 
+func (s *dreamSampler) blockLength() int { return s.o.BlockLength }
+
 func (s *dreamSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
 
-func (s *dreamSampler) steps(prompt []int32) (int, error) { return s.Steps([][]int32{prompt}, s.o) }
+func (s *dreamSampler) steps(prompt []int32, cfg pulsecol.Config) (int, error) {
+	cached := cfg.Cache != pulsecol.NoCache
+	switch {
+	case cached && s.o.InfillOnly:
+		return 0, usagef("--infill and --cache %v can't be used together", cfg.Cache)
+	case s.o.FirstTokenAtPrefill && !cached:
+		return 0, usagef("--first-token-at-prefill needs --cache prefix or dual")
+	case s.o.FirstTokenAtPrefill && cfg.PrefillEvery != 1:
+		return 0, usagef("--first-token-at-prefill needs --prefill-every 1: the first step of every block is a prefill")
+	}
+	return s.Steps([][]int32{prompt}, cfg, s.o)
+}
 
 func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error) {
 	o := s.o
@@ -151,16 +174,18 @@ func (s *dreamSampler) generate(ctx context.Context, prompt []int32, cfg pulseco
 	return s.Generate(ctx, prompt, cfg, o)
 }
 
-func (s *dreamSampler) generateBatch(ctx context.Context, prompts [][]int32, cfg pulsecol.Config, onStep func(models.Progress)) ([]models.Result, error) {
+func (s *dreamSampler) generateIn(ctx context.Context, in session, prompts [][]int32, onStep func(models.Progress)) ([]models.Result, error) {
 	o := s.o
 	o.OnStep = onStep
-	return s.GenerateBatch(ctx, prompts, cfg, o)
+	return in.(*dream.Session).GenerateBatch(ctx, prompts, o)
 }
 
 // independent: origin, the default, fills random positions. Every sequence fills the same
-// number in a step, which depends on the mean of their masks.
-func (s *dreamSampler) independent(prompts [][]int32) bool {
-	masks := !s.o.SuppressMask || slices.ContainsFunc(prompts, func(p []int32) bool { return slices.Contains(p, s.Config().MaskID) })
+// number in a step, which depends on the mean of their masks. With a cache the mask is never
+// predicted.
+func (s *dreamSampler) independent(prompts [][]int32, cache pulsecol.Cache) bool {
+	predicted := !s.o.SuppressMask && cache == pulsecol.NoCache
+	masks := predicted || slices.ContainsFunc(prompts, func(p []int32) bool { return slices.Contains(p, s.Config().MaskID) })
 	random := s.o.Alg == "" || s.o.Alg == "origin" || s.o.AlgTemp > 0 || s.o.Temperature > 0
 	return !masks && !random && s.o.Alg != "confidence_threshold"
 }

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ type Method struct {
 	Window     int     `json:"window,omitempty"`
 	Sinks      float64 `json:"sinks,omitempty"` // share of the keys that are always kept
 	ScoreScale float64 `json:"score_scale,omitempty"`
+
+	Cache        string `json:"cache,omitempty"`         // of keys and values: prefix or dual; "" is none
+	PrefillEvery int    `json:"prefill_every,omitempty"` // blocks from one prefill to the next; 0 with a Cache is one prefill
 }
 
 // Baselines that the other methods are compared with.
@@ -44,6 +48,14 @@ func (m Method) settings() []string {
 	}
 }
 
+// prefills is PrefillEvery in words.
+func (m Method) prefills() string {
+	if m.PrefillEvery == 0 {
+		return "one prefill"
+	}
+	return fmt.Sprintf("prefill every %d", m.PrefillEvery)
+}
+
 func setting[T int | float64](v T, format string) string {
 	if v == 0 {
 		return ""
@@ -51,8 +63,8 @@ func setting[T int | float64](v T, format string) string {
 	return fmt.Sprintf(format, v)
 }
 
-// Labels returns a label for each of methods: "pulsecol (80 %)", with the settings
-// in which it differs from others of the same name.
+// Labels returns a label for each of methods: "pulsecol (80 %)", with its cache and the
+// settings in which it differs from others of the same name.
 func Labels(methods []Method) []string {
 	labels, settings := make([]string, len(methods)), make([][]string, len(methods))
 	for i, m := range methods {
@@ -62,6 +74,12 @@ func Labels(methods []Method) []string {
 		var in []string
 		if m.Sparsity > 0 {
 			in = append(in, fmt.Sprintf("%.4g %%", 100*m.Sparsity))
+		}
+		if m.Cache != "" {
+			in = append(in, m.Cache+" cache")
+			if slices.ContainsFunc(methods, func(o Method) bool { return o.Name == m.Name && o.Cache != "" && o.PrefillEvery != m.PrefillEvery }) {
+				in = append(in, m.prefills())
+			}
 		}
 		for s, text := range settings[i] {
 			differs := false

@@ -150,18 +150,21 @@ func drawLines(file string, a axis, title string, lines []line) error {
 			}
 		}
 	}
-	varying := 0
+	styled, reference := 0, false
 	for _, l := range lines {
 		if l.level {
-			score := l.points[0]
-			left, right := score, score
+			left, right := l.points[0], l.points[0]
 			left.X, right.X = from, to
-			ends := []chart.Point{left, right}
-			c.Lines = append(c.Lines, chart.Line{Label: l.label, Points: ends, Style: chart.Reference})
-			continue
+			l.points = []chart.Point{left, right}
 		}
-		c.Lines = append(c.Lines, chart.Line{Label: l.label, Points: l.points, Style: chart.StyleOf(varying)})
-		varying++
+		style := chart.Reference
+		if l.level && !reference {
+			reference = true
+		} else {
+			style = chart.StyleOf(styled)
+			styled++
+		}
+		c.Lines = append(c.Lines, chart.Line{Label: l.label, Points: l.points, Style: style})
 	}
 	return c.WriteFile(file)
 }

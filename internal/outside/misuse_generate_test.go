@@ -96,11 +96,11 @@ func (a *architecture[O]) generations(cases map[string]func(*misuse), closed fun
 		of := a.model(m)
 		for name, o := range a.bad {
 			if name != "huge" && name != "smallest length" { // whether it fits is for the generation to say
-				m.fails(name, func() error { return second(of.Steps([][]int32{{1}}, o)) }, models.ErrRequest)
+				m.fails(name, func() error { return second(of.Steps([][]int32{{1}}, full, o)) }, models.ErrRequest)
 			}
 		}
-		m.does("no prompts", func() { of.Steps(nil, a.small) })
-		m.does("closed", func() { closed(m).Steps([][]int32{{1}}, a.small) })
+		m.does("no prompts", func() { of.Steps(nil, full, a.small) })
+		m.does("closed", func() { closed(m).Steps([][]int32{{1}}, full, a.small) })
 	}
 	cases["Model.PredictMemory"] = func(m *misuse) {
 		of := a.model(m)

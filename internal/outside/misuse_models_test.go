@@ -34,7 +34,7 @@ type aModel[O any] interface {
 	Logits(context.Context, [][]int32, []int) ([]float32, error)
 	Options(O) O
 	PredictMemory(int, int, pulsecol.Config, O) (models.Memory, error)
-	Steps([][]int32, O) (int, error)
+	Steps([][]int32, pulsecol.Config, O) (int, error)
 }
 
 // architecture is a package of models.

@@ -162,9 +162,10 @@ func generation(o GenerateOptions) session.Generation {
 }
 
 // Steps returns the number of denoising steps of a generation, T of the refresh schedule.
-// With a confidence threshold it is an upper bound. Options that are invalid are an error.
-func (m *Model) Steps(prompts [][]int32, o GenerateOptions) (int, error) {
-	return m.base.TotalSteps(m.sampler(m.Options(o), pulsecol.NoCache, nil), prompts)
+// With a confidence threshold it is an upper bound, and so it may be with cfg.Cache; nothing
+// else of cfg matters. Options that are invalid are an error.
+func (m *Model) Steps(prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) (int, error) {
+	return m.base.TotalSteps(m.sampler(m.Options(o), cfg.Cache, nil), prompts)
 }
 
 func (m *Model) sampler(o GenerateOptions, cache pulsecol.Cache, onStep func(sampler.StepInfo)) sampler.Dream {
