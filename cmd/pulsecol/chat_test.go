@@ -218,12 +218,47 @@ func TestEditedLines(t *testing.T) {
 	}
 }
 
+// TestChatKeepsItsSession: the turns of a conversation have one session.
+func TestChatKeepsItsSession(t *testing.T) {
+	line, err := testParser(t).Parse([]string{"chat", "--model", conversationModel(t, 512), "--gen-length", "4", "--cache", "dual"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := line.Selected().Target.Addr().Interface().(*chatCmd)
+	m, err := c.Open.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var out, said bytes.Buffer
+	talk, err := c.newTalk(m, line, stdio{nil, &out, &said})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first session
+	for _, text := range []string{"one", "two three"} {
+		if err := talk.say(text); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = talk.kept.open
+		}
+	}
+	if first == nil || talk.kept.open != first {
+		t.Error("a turn in another session")
+	}
+	if n := strings.Count(said.String(), "dual cache with 1 prefill and 3 block steps"); n != 2 {
+		t.Errorf("said %q", said.String())
+	}
+}
+
 func TestChatUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"chat --system a":                   "the small model has no chat form",
-		"chat --small dream --infill":       "--infill does not apply to chat",
-		"chat --gen-length 0":               "--gen-length 0: want",
-		"chat --small dream --gen-length 8": "does not apply to a Dream model",
+		"chat --system a":                    "the small model has no chat form",
+		"chat --small dream --infill":        "--infill does not apply to chat",
+		"chat --cache dual --method sparsed": "--cache dual does not apply to --method sparsed",
+		"chat --gen-length 0":                "--gen-length 0: want",
+		"chat --small dream --gen-length 8":  "does not apply to a Dream model",
 	} {
 		var out, said bytes.Buffer
 		status := run(strings.Fields(line), stdio{strings.NewReader("a\n"), &out, &said})

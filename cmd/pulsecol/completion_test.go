@@ -31,6 +31,8 @@ func TestComplete(t *testing.T) {
 		"generate --schedule=p":                 "power",
 		"generate --schedule = p":               "power",
 		"generate --schedule =":                 "uniform random power adaptive skip always dense",
+		"generate --cache ":                     "none prefix dual",
+		"eval --cache none,d":                   "none,dual",
 		"generate --seed ":                      "",
 		"generate --watch --small ":             "llada dream",
 		"generate --model ":                     dirNames,
