@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pulsecol/pulsecol"
 )
@@ -49,7 +50,8 @@ func (f *cacheFlags) cache(method, schedule, device string) (caching, error) {
 }
 
 // product returns every combination of the lists, for a method with a schedule on a
-// device. Of several caches a method gets those that it can have.
+// device. Of several caches a method gets those that it can have. None comes first: tables
+// compare with the first row of a method.
 func (l *cacheLists) product(method, schedule, device string) ([]caching, error) {
 	var b bounds
 	for _, n := range l.PrefillEvery {
@@ -64,10 +66,12 @@ func (l *cacheLists) product(method, schedule, device string) ([]caching, error)
 	}
 	var out []caching
 	var refused error
+	if slices.Contains(l.Cache, "none") {
+		out = append(out, caching{})
+	}
 	kept := false
 	for _, name := range l.Cache {
 		if name == "none" {
-			out = append(out, caching{})
 			continue
 		}
 		kept = true

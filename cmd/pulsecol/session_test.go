@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/workgroup"
 )
 
 // openGolden opens a model of the golden files and its sampler with 16 tokens in two blocks.
@@ -53,8 +54,24 @@ func TestSessionPool(t *testing.T) {
 				}
 			}
 		}
+		var together workgroup.Group
+		for i := range 2 * len(sessionConfigs) {
+			cfg := sessionConfigs[i%len(sessionConfigs)]
+			cfg.Device, cfg.Threads = pulsecol.CPU, 1
+			together.Go(func() {
+				got, err := pool.generate(context.Background(), s, cfg, randomTokens(9, m.config(), 1))
+				want, alone := s.generate(context.Background(), randomTokens(9, m.config(), 1), cfg, nil)
+				if err != nil || alone != nil || !slices.Equal(got.OutputIDs, want.OutputIDs) {
+					t.Errorf("%s, configuration %d with others: %v, %v, want %v, %v", name, i, got, err, want, alone)
+				}
+			})
+		}
+		together.Wait()
+		if len(pool.idle) > 2*len(sessionConfigs) {
+			t.Errorf("%d sessions", len(pool.idle))
+		}
 		a, b := pool.take(sessionConfigs[0]), pool.take(sessionConfigs[0])
-		if a == b || len(pool.idle) != 0 {
+		if a == b {
 			t.Error("one session for two generations")
 		}
 		pool.put(a)

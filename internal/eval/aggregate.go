@@ -151,23 +151,19 @@ func sortedValues(m map[string]float64) []float64 {
 	return values
 }
 
-// full returns the row of full attention to compare with.
+// full returns the row of full attention to compare with, the first.
 func (t *Table) full() (Method, bool) {
-	return t.base(func(m Method) bool { return m.Name == Full })
+	return t.first(func(m Method) bool { return m.Name == Full })
 }
 
-// pulseCol returns the row of PulseCol to compare m with, of m's sparsity. Methods without a
-// sparsity have none.
+// pulseCol returns the row of PulseCol to compare m with: the first of m's
+// sparsity. Methods without a sparsity have none.
 func (t *Table) pulseCol(m Method) (Method, bool) {
-	return t.base(func(p Method) bool { return p.Name == PulseCol && p.Sparsity == m.Sparsity })
+	return t.first(func(p Method) bool { return p.Name == PulseCol && p.Sparsity == m.Sparsity })
 }
 
-// base returns the first row without a cache that is meant, or else the first.
-func (t *Table) base(meant func(Method) bool) (Method, bool) {
-	i := slices.IndexFunc(t.Methods, func(m Method) bool { return meant(m) && m.Cache == "" })
-	if i < 0 {
-		i = slices.IndexFunc(t.Methods, meant)
-	}
+func (t *Table) first(meant func(Method) bool) (Method, bool) {
+	i := slices.IndexFunc(t.Methods, meant)
 	if i < 0 {
 		return Method{}, false
 	}

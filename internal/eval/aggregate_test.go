@@ -105,24 +105,6 @@ func TestPairedDifferences(t *testing.T) {
 	checkMean(t, "window has no sparsity to compare at", table.Cell("a", window).VsPulse, none)
 }
 
-// TestBaselinesHaveNoCache: methods are compared with those without a cache, if there are any.
-func TestBaselinesHaveNoCache(t *testing.T) {
-	cachedFull, cachedPulse := full, pulse
-	cachedFull.Cache, cachedPulse.Cache = "dual", "dual"
-	var records []Record
-	records = append(records, scored("a", cachedFull, 0, 0)...)
-	records = append(records, scored("a", full, 1, 1)...)
-	records = append(records, scored("a", cachedPulse, 0, 1)...)
-	records = append(records, scored("a", pulse, 1, 0)...)
-	all := []Method{cachedFull, full, cachedPulse, pulse}
-	table := NewTable([]string{"a"}, all, records)
-	checkMean(t, "full with a cache to full", table.Cell("a", cachedFull).VsFull, Mean{2, -1, 0})
-	checkMean(t, "full to itself", table.Cell("a", full).VsFull, MeanOf(nil))
-	checkMean(t, "pulsecol with a cache to pulsecol", table.Cell("a", cachedPulse).VsPulse, Mean{2, 0, 1})
-	table = NewTable([]string{"a"}, []Method{cachedFull, cachedPulse}, records)
-	checkMean(t, "both with a cache", table.Cell("a", cachedPulse).VsFull, Mean{2, 0.5, 0.5})
-}
-
 // TestRepeatedPrompts: answers to one prompt under several seeds count as one sample.
 func TestRepeatedPrompts(t *testing.T) {
 	records := append(scored("a", full, 1, 0), scored("a", full, 1, 1)...)

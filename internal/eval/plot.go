@@ -150,21 +150,28 @@ func drawLines(file string, a axis, title string, lines []line) error {
 			}
 		}
 	}
-	styled, reference := 0, false
-	for _, l := range lines {
+	for i, l := range lines {
 		if l.level {
 			left, right := l.points[0], l.points[0]
 			left.X, right.X = from, to
-			l.points = []chart.Point{left, right}
+			lines[i].points = []chart.Point{left, right}
 		}
-		style := chart.Reference
-		if l.level && !reference {
-			reference = true
-		} else {
-			style = chart.StyleOf(styled)
-			styled++
-		}
-		c.Lines = append(c.Lines, chart.Line{Label: l.label, Points: l.points, Style: style})
 	}
+	c.Lines = styled(lines)
 	return c.WriteFile(file)
+}
+
+// styled returns lines with styles: the first of full attention is the reference.
+func styled(lines []line) (out []chart.Line) {
+	reference := slices.IndexFunc(lines, func(l line) bool { return l.level })
+	next := 0
+	for i, l := range lines {
+		style := chart.Reference
+		if i != reference {
+			style = chart.StyleOf(next)
+			next++
+		}
+		out = append(out, chart.Line{Label: l.label, Points: l.points, Style: style})
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"image/png"
 	"math"
 	"os"
@@ -62,6 +63,37 @@ func TestPlot(t *testing.T) {
 	}
 	if strings.Contains(string(svg), "NaN") {
 		t.Error("NaN in the picture")
+	}
+}
+
+// TestPlotOfCaches: full attention with a cache is a line apart from full attention.
+func TestPlotOfCaches(t *testing.T) {
+	methods, records := sweep()
+	for _, m := range methods {
+		if m.Name == Full || m.Name == PulseCol {
+			m.Cache, m.PrefillEvery = "dual", 1
+			methods = append(methods, m)
+			records = append(records, scored("a", m, 1, 0, 0)...)
+		}
+	}
+	lines := NewTable([]string{"a"}, methods, records).lines(axes[0], panel{"a", "a", []string{"a"}})
+	var labels []string
+	for _, l := range lines {
+		labels = append(labels, l.label)
+		if level := strings.HasPrefix(l.label, Full); l.level != level {
+			t.Errorf("%s: level %v, want %v", l.label, l.level, level)
+		}
+	}
+	want := []string{"full", "pulsecol (group 8)", "pulsecol (group 32)", "full (dual cache)", "pulsecol (dual cache, group 8)", "pulsecol (dual cache, group 32)"}
+	if diff := cmp.Diff(want, labels); diff != "" {
+		t.Fatal(diff)
+	}
+	styles := map[string]bool{}
+	for _, l := range styled(lines) {
+		styles[fmt.Sprint(l.Style)] = true
+	}
+	if len(styles) != len(lines) {
+		t.Errorf("%d lines have %d styles", len(lines), len(styles))
 	}
 }
 
