@@ -1,0 +1,282 @@
+// Package gguf reads GGUF files, the format of llama.cpp: metadata and tensors of a model
+// in one file, or split over several.
+//
+// A file is little-endian: "GGUF", a version, the numbers of tensors and of keys, the keys
+// with values of 13 types, the list of tensors, and from the next multiple of the alignment
+// on their elements. Dimensions are in the file with the innermost first.
+//
+// Files are mapped where the system supports it. No length, number, offset, type or name
+// of a file is used before it is checked, and metadata takes no more memory than in the
+// file.
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/pulsecol/pulsecol/internal/infile"
+	"github.com/pulsecol/pulsecol/internal/quant"
+)
+
+const magicNumber = "GGUF"
+
+// ErrNotFound is wrapped by Tensor when there is no tensor of that name.
+var ErrNotFound = errors.New("tensor not found")
+
+// ErrIncomplete is wrapped by Open when a part of a split file is not there.
+var ErrIncomplete = errors.New("is missing")
+
+// File is an open file with all its parts. Its methods may be called concurrently, but
+// not Close with any other.
+type File struct {
+	name    string // of the first part, for errors
+	parts   []*part
+	keys    []string
+	values  map[string]value // of the first part
+	tensors map[string]Tensor
+	closed  bool
+}
+
+// Tensor is a tensor's description and its elements.
+type Tensor struct {
+	Name  string
+	Type  quant.Type
+	Shape []int  // outermost dimension first
+	Data  []byte // row-major, read-only
+}
+
+// Is reports whether path is a regular file that begins as GGUF files do.
+func Is(path string) bool {
+	f, size, err := infile.Open(path)
+	if err != nil || size < int64(len(magicNumber)) { // streams have size 0
+		if err == nil {
+			f.Close()
+		}
+		return false
+	}
+	defer f.Close()
+	magic := make([]byte, len(magicNumber))
+	_, err = io.ReadFull(f, magic)
+	return err == nil && string(magic) == magicNumber
+}
+
+// Open opens the file at path, and the other parts if it is the first of several. On Unix
+// systems the files are mapped and must not change while they are open; see Intact.
+// Elsewhere they are read into memory.
+func Open(path string) (*File, error) {
+	first, err := openPart(path)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %w", err)
+	}
+	f := &File{name: path, parts: []*part{first}, keys: first.keys, values: first.values}
+	if err := f.openParts(); err != nil {
+		return nil, errors.Join(fmt.Errorf("gguf: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// Parse opens a whole file that is in memory. Data is kept, not copied, and must not
+// change while the File is in use. Name stands for the file in error messages.
+func Parse(data []byte, name string) (*File, error) {
+	p, err := parsePart(data)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %s: %w", name, err)
+	}
+	f := &File{name: name, parts: []*part{p}, keys: p.keys, values: p.values}
+	count, err := p.splitCount()
+	if err == nil && count > 1 {
+		err = fmt.Errorf("key %q is %d, want 1 for a file in memory", splitCountKey, count)
+	}
+	if err == nil {
+		err = f.collect()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// The keys of split files.
+const (
+	splitNumberKey  = "split.no" // from 0
+	splitCountKey   = "split.count"
+	splitTensorsKey = "split.tensors.count" // of all parts
+)
+
+// partNames are those of split files: the number of the part, from 1, and of all.
+var partNames = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+
+// maxParts is the largest number that the names of parts have room for, and that the
+// type of the key has.
+const maxParts = 1<<16 - 1
+
+// integer returns an integer of the metadata, or a default.
+func (p *part) integer(key string, otherwise, from, to int64) (int, error) {
+	n := otherwise
+	if v, ok := p.values[key]; ok {
+		var err error
+		if n, err = v.integer(); err != nil {
+			return 0, fmt.Errorf("key %q %w", key, err)
+		}
+	}
+	switch {
+	case n != from && from == to:
+		return 0, fmt.Errorf("key %q is %d, want %d", key, n, from)
+	case n < from || n > to:
+		return 0, fmt.Errorf("key %q is %d, want %d to %d", key, n, from, to)
+	}
+	return int(n), nil
+}
+
+// splitCount is the number of parts. 0 in a file means that it is not split.
+func (p *part) splitCount() (int, error) {
+	n, err := p.integer(splitCountKey, 1, 0, maxParts)
+	return max(n, 1), err
+}
+
+// openParts opens the parts after the first and collects the tensors of all.
+func (f *File) openParts() error {
+	first := f.parts[0]
+	count, err := first.splitCount()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	if count > 1 {
+		dir, base := filepath.Split(f.name)
+		name := partNames.FindStringSubmatch(base)
+		if name == nil || name[3] != fmt.Sprintf("%05d", count) {
+			return fmt.Errorf("%s: key %q is %d, want the name of the file to end with -00001-of-%05d.gguf", f.name, splitCountKey, count, count)
+		}
+		if err := first.checkNumber(0, count); err != nil {
+			return fmt.Errorf("%s: %w; open the first part, %s-00001-of-%05d.gguf", f.name, err, name[1], count)
+		}
+		if number, _ := strconv.Atoi(name[2]); number != 1 {
+			return fmt.Errorf("%s: the name says part %d and key %q says the first", f.name, number, splitNumberKey)
+		}
+		for i := 1; i < count; i++ {
+			if err := f.openPart(filepath.Join(dir, fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, count)), i, count); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.collect(); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	return nil
+}
+
+func (f *File) openPart(path string, number, count int) error {
+	p, err := openPart(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// fs.ErrNotExist is not wrapped: the model exists and is incomplete.
+		return fmt.Errorf("%s: part %d of %d, %s, %w", f.name, number+1, count, filepath.Base(path), ErrIncomplete)
+	}
+	if err != nil {
+		return err
+	}
+	f.parts = append(f.parts, p)
+	if err := p.checkNumber(number, count); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// checkNumber checks that a part says that it is the one of its name.
+func (p *part) checkNumber(number, count int) error {
+	n, err := p.integer(splitNumberKey, -1, int64(number), int64(number))
+	if err == nil && n == number {
+		_, err = p.integer(splitCountKey, 0, int64(count), int64(count))
+	}
+	return err
+}
+
+// collect collects the tensors of all parts by name.
+func (f *File) collect() error {
+	total := 0
+	for _, p := range f.parts {
+		total += len(p.tensors)
+	}
+	if want, err := f.parts[0].integer(splitTensorsKey, int64(total), 0, maxTensors); err != nil {
+		return err
+	} else if want != total {
+		return fmt.Errorf("key %q is %d, but the %d parts have %d tensors", splitTensorsKey, want, len(f.parts), total)
+	}
+	f.tensors = make(map[string]Tensor, total)
+	for _, p := range f.parts {
+		for _, t := range p.tensors {
+			if _, ok := f.tensors[t.Name]; ok {
+				return fmt.Errorf("tensor %q comes twice", t.Name)
+			}
+			f.tensors[t.Name] = t
+		}
+	}
+	return nil
+}
+
+// Name is the path of the first part.
+func (f *File) Name() string { return f.name }
+
+// Version is the version of the format.
+func (f *File) Version() int { return int(f.parts[0].version) }
+
+// Parts is the number of files.
+func (f *File) Parts() int { return len(f.parts) }
+
+// Keys lists the keys of the metadata in the order of the file.
+func (f *File) Keys() []string { return slices.Clone(f.keys) }
+
+// Names lists the tensors in ascending order.
+func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
+
+// Tensor returns the named tensor without copying its data. The error wraps ErrNotFound
+// or, after Close, fs.ErrClosed.
+func (f *File) Tensor(name string) (Tensor, error) {
+	if f.closed {
+		return Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w", f.name, name, fs.ErrClosed)
+	}
+	t, ok := f.tensors[name]
+	if !ok {
+		return Tensor{}, fmt.Errorf("gguf: %s: %w: %q", f.name, ErrNotFound, name)
+	}
+	t.Shape = slices.Clone(t.Shape)
+	return t, nil
+}
+
+// Intact reports a file that was truncated or written to since it was opened. The contents
+// of tensors may then have changed, and reading their Data may fault: read it under
+// mapped.Guard. The error wraps mapped.ErrLost.
+func (f *File) Intact() error {
+	for _, p := range f.parts {
+		if f.closed || p.mapping == nil {
+			continue
+		}
+		if err := p.mapping.Intact(); err != nil {
+			return fmt.Errorf("gguf: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close releases the files. The Data of every tensor becomes invalid: touching it may end
+// the process. A second Close does nothing.
+func (f *File) Close() error {
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	f.tensors = nil
+	var errs []error
+	for _, p := range f.parts {
+		if err := p.close(); err != nil {
+			errs = append(errs, fmt.Errorf("gguf: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

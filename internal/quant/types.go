@@ -1,0 +1,137 @@
+// Package quant has the element types of weight matrices: floats, and the block
+// formats of GGUF files, in which a block of consecutive elements of a row shares
+// scales.
+//
+// The values of a block are those of float32 arithmetic with each product and each sum
+// rounded, as the C and the Python implementation of the format have them, bit for bit.
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/pulsecol/pulsecol/internal/bf16"
+)
+
+// Type is an element type.
+type Type uint8
+
+const (
+	F32    Type = iota // IEEE 754 binary32
+	BF16               // bfloat16: the upper half of a binary32
+	F16                // IEEE 754 binary16
+	Q8_0               // 8 bits and a scale for 32
+	Q4_0               // 4 bits and a scale for 32
+	Q4_1               // 4 bits, a scale and a minimum for 32
+	Q5_0               // 5 bits and a scale for 32
+	Q5_1               // 5 bits, a scale and a minimum for 32
+	Q4_K               // 4 bits, scales and minima for 32 in blocks of 256
+	Q5_K               // 5 bits, scales and minima for 32 in blocks of 256
+	Q6_K               // 6 bits, scales for 16 in blocks of 256
+	IQ4_NL             // 4 bits that select one of 16 uneven values, a scale for 32
+	IQ4_XS             // the same with scales for 32 in blocks of 256
+)
+
+// formats are indexed by Type.
+var formats = [...]struct {
+	name   string
+	block  int // elements of a block
+	bytes  int // of a block
+	decode func(dst []float32, block []byte)
+}{
+	F32:    {"F32", 1, 4, nil},
+	BF16:   {"BF16", 1, 2, nil},
+	F16:    {"F16", 1, 2, nil},
+	Q8_0:   {"Q8_0", 32, 34, decodeQ8_0},
+	Q4_0:   {"Q4_0", 32, 18, decodeQ4_0},
+	Q4_1:   {"Q4_1", 32, 20, decodeQ4_1},
+	Q5_0:   {"Q5_0", 32, 22, decodeQ5_0},
+	Q5_1:   {"Q5_1", 32, 24, decodeQ5_1},
+	Q4_K:   {"Q4_K", 256, 144, decodeQ4_K},
+	Q5_K:   {"Q5_K", 256, 176, decodeQ5_K},
+	Q6_K:   {"Q6_K", 256, 210, decodeQ6_K},
+	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4_NL},
+	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4_XS},
+}
+
+// maxBlock is the largest number of elements of a block.
+const maxBlock = 256
+
+// Types are all types.
+func Types() []Type {
+	all := make([]Type, len(formats))
+	for i := range all {
+		all[i] = Type(i)
+	}
+	return all
+}
+
+// Parse returns the type of a name, as String gives it.
+func Parse(name string) (Type, bool) {
+	for i, f := range formats {
+		if f.name == name {
+			return Type(i), true
+		}
+	}
+	return 0, false
+}
+
+// Valid reports whether t is one of the types.
+func (t Type) Valid() bool { return int(t) < len(formats) }
+
+// String is the name that safetensors and GGUF give the type.
+func (t Type) String() string {
+	if !t.Valid() {
+		return fmt.Sprintf("DType(%d)", uint8(t))
+	}
+	return formats[t].name
+}
+
+// Block is the number of elements of a block: 1 for floats. A row has whole blocks.
+func (t Type) Block() int { return formats[t].block }
+
+// Quantized reports whether elements are in blocks with shared scales.
+func (t Type) Quantized() bool { return formats[t].block > 1 }
+
+// Bytes is the size of n elements, which are whole blocks.
+func (t Type) Bytes(n int) int { return n / formats[t].block * formats[t].bytes }
+
+// BlockBytes is the size of a block.
+func (t Type) BlockBytes() int { return formats[t].bytes }
+
+// Decode writes the elements from col on of a row to dst.
+func (t Type) Decode(dst []float32, row []byte, col int) {
+	switch t {
+	case F32:
+		src := row[4*col:][:4*len(dst)]
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case BF16:
+		bf16.Decode(dst, row[2*col:][:2*len(dst)])
+	case F16:
+		bf16.DecodeHalf(dst, row[2*col:][:2*len(dst)])
+	default:
+		t.decodeBlocks(dst, row, col)
+	}
+}
+
+func (t Type) decodeBlocks(dst []float32, row []byte, col int) {
+	f := &formats[t]
+	src := row[col/f.block*f.bytes:]
+	skip := col % f.block
+	for len(dst) > 0 {
+		block := src[:f.bytes]
+		src = src[f.bytes:]
+		if skip == 0 && len(dst) >= f.block {
+			f.decode(dst[:f.block], block)
+			dst = dst[f.block:]
+			continue
+		}
+		var whole [maxBlock]float32
+		f.decode(whole[:f.block], block)
+		dst = dst[copy(dst, whole[skip:f.block]):]
+		skip = 0
+	}
+}
