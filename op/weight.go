@@ -12,10 +12,11 @@ import (
 // [tokens, features].
 type Weight struct {
 	Rows, Cols int
-	DType      DType // of the elements in Data: F32, BF16 or F16
+	DType      DType // of the elements in Data
 
 	// Data holds the elements row by row, little-endian, in Rows*Cols times the element's
-	// size bytes. It is read and never written, so it may be a view of a mapped file.
+	// size bytes; or the blocks of the rows of a quantized type, as GGUF files have them. It
+	// is read and never written, so it may be a view of a mapped file.
 	Data []byte
 
 	// Precision is what the operands of products with the weight are rounded to, whatever
@@ -23,14 +24,26 @@ type Weight struct {
 	Precision Precision
 }
 
-// DType is the storage type of a Weight: F32, BF16 or F16.
+// DType is the storage type of a Weight.
 type DType = kernel.DType
 
-// The storage types of weights.
+// The storage types of weights. Those after F16 are the quantized types of GGUF files, with
+// blocks of 32 or, K and XS, 256 elements. The CPU decodes them to float32 where it
+// multiplies; GPUs do not take them.
 const (
-	F32  = kernel.F32  // IEEE 754 binary32
-	BF16 = kernel.BF16 // bfloat16, the upper half of a binary32
-	F16  = kernel.F16  // IEEE 754 binary16
+	F32    = kernel.F32  // IEEE 754 binary32
+	BF16   = kernel.BF16 // bfloat16, the upper half of a binary32
+	F16    = kernel.F16  // IEEE 754 binary16
+	Q8_0   = kernel.Q8_0
+	Q4_0   = kernel.Q4_0
+	Q4_1   = kernel.Q4_1
+	Q5_0   = kernel.Q5_0
+	Q5_1   = kernel.Q5_1
+	Q4_K   = kernel.Q4_K
+	Q5_K   = kernel.Q5_K
+	Q6_K   = kernel.Q6_K
+	IQ4_NL = kernel.IQ4_NL
+	IQ4_XS = kernel.IQ4_XS
 )
 
 // Precision is what the operands of products are rounded to: AutoPrecision, Float32,
@@ -46,7 +59,7 @@ const (
 )
 
 // NewWeight returns the matrix stored in data, which must hold exactly
-// rows*cols elements of type t.
+// rows*cols elements of type t, each row in whole blocks.
 func NewWeight(rows, cols int, t DType, data []byte) (Weight, error) {
 	w, err := kernel.NewMatrix(rows, cols, t, data)
 	if err != nil {

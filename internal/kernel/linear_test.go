@@ -105,7 +105,12 @@ func TestNewMatrix(t *testing.T) {
 		{2, 3, kernel.F16, 12, ""},
 		{2, 3, kernel.BF16, 13, "matrix [2 3] of BF16 needs 12 bytes, got 13"},
 		{0, 3, kernel.F32, 0, "matrix [0 3]: sizes must be positive"},
-		{2, 3, kernel.DType(9), 24, "element type DType(9), must be F32, BF16 or F16"},
+		{2, 3, kernel.DType(99), 24, "element type DType(99), must be one of [F32 BF16 F16 Q8_0 "},
+		{2, 64, kernel.Q8_0, 2 * 68, ""},
+		{2, 64, kernel.Q8_0, 2*68 - 1, "matrix [2 64] of Q8_0 needs 136 bytes, got 135"},
+		{2, 48, kernel.Q8_0, 2 * 51, "matrix [2 48]: rows must have a multiple of the 32 elements of a block of Q8_0"},
+		{2, 64, kernel.Q4_K, 72, "matrix [2 64]: rows must have a multiple of the 256 elements of a block of Q4_K"},
+		{math.MaxInt, 256, kernel.Q4_K, 4, "overflows an int"},
 		{math.MaxInt, math.MaxInt, kernel.F32, 4, "overflows an int"},
 	} {
 		m, err := kernel.NewMatrix(c.rows, c.cols, c.d, make([]byte, c.bytes))

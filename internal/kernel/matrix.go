@@ -1,49 +1,34 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
-	"github.com/pulsecol/pulsecol/internal/bf16"
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 // DType is the element type of a weight matrix.
-type DType uint8
+type DType = quant.Type
 
+// The element types of weight matrices; internal/quant describes them.
 const (
-	F32  DType = iota // IEEE 754 binary32
-	BF16              // bfloat16: the upper half of a binary32
-	F16               // IEEE 754 binary16
+	F32    = quant.F32
+	BF16   = quant.BF16
+	F16    = quant.F16
+	Q8_0   = quant.Q8_0
+	Q4_0   = quant.Q4_0
+	Q4_1   = quant.Q4_1
+	Q5_0   = quant.Q5_0
+	Q5_1   = quant.Q5_1
+	Q4_K   = quant.Q4_K
+	Q5_K   = quant.Q5_K
+	Q6_K   = quant.Q6_K
+	IQ4_NL = quant.IQ4_NL
+	IQ4_XS = quant.IQ4_XS
 )
 
-// String is the name safetensors gives the type.
-func (t DType) String() string {
-	switch t {
-	case F32:
-		return "F32"
-	case BF16:
-		return "BF16"
-	case F16:
-		return "F16"
-	}
-	return fmt.Sprintf("DType(%d)", uint8(t))
-}
-
-// size is the number of bytes of an element, 0 for an unknown type.
-func (t DType) size() int {
-	switch t {
-	case F32:
-		return 4
-	case BF16, F16:
-		return 2
-	}
-	return 0
-}
-
 // Matrix is a weight matrix [Rows, Cols], Rows being the outputs of a layer, in
-// row-major little-endian elements. Data may be a view of a mapped file: it is
-// never written and need not be aligned.
+// row-major little-endian elements, or blocks of them. Data may be a view of a mapped
+// file: it is never written and need not be aligned.
 type Matrix struct {
 	Rows, Cols int
 	DType      DType
@@ -57,12 +42,14 @@ func NewMatrix(rows, cols int, t DType, data []byte) (Matrix, error) {
 	switch {
 	case rows <= 0 || cols <= 0:
 		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: sizes must be positive", rows, cols)
-	case t.size() == 0:
-		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: element type %v, must be F32, BF16 or F16", rows, cols, t)
-	case !fits(t.size(), rows, cols):
+	case !t.Valid():
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: element type %v, must be one of %v", rows, cols, t, quant.Types())
+	case cols%t.Block() != 0:
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: rows must have a multiple of the %d elements of a block of %v", rows, cols, t.Block(), t)
+	case !fits(t.BlockBytes(), rows, cols/t.Block()):
 		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d] of %v overflows an int", rows, cols, t)
-	case len(data) != rows*cols*t.size():
-		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d] of %v needs %d bytes, got %d", rows, cols, t, rows*cols*t.size(), len(data))
+	case len(data) != rows*t.Bytes(cols):
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d] of %v needs %d bytes, got %d", rows, cols, t, rows*t.Bytes(cols), len(data))
 	}
 	return m, nil
 }
@@ -85,22 +72,13 @@ func (m *Matrix) Row(dst []float32, i int) {
 
 // decode writes len(dst) elements of row i from column col on.
 func (m *Matrix) decode(dst []float32, i, col int) {
-	src := m.from(i, col)[:len(dst)*m.DType.size()]
-	switch m.DType {
-	case F32:
-		for j := range dst {
-			dst[j] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*j:]))
-		}
-	case BF16:
-		bf16.Decode(dst, src)
-	case F16:
-		bf16.DecodeHalf(dst, src)
-	}
+	size := m.DType.Bytes(m.Cols)
+	m.DType.Decode(dst, m.Data[i*size:][:size], col)
 }
 
-// from is the data from element (i, col) on.
+// from is the data from element (i, col) on, of a type without blocks.
 func (m *Matrix) from(i, col int) []byte {
-	return m.Data[(i*m.Cols+col)*m.DType.size():]
+	return m.Data[m.DType.Bytes(i*m.Cols+col):]
 }
 
 // pack writes rows [first, first+count), columns [col, col+n), count <= lanes,
