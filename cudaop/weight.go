@@ -64,11 +64,6 @@ func biased(p []kernel.Projection) bool {
 // the other, as float32 or bfloat16. They are copied there once for all operators
 // and steps of the machine.
 func (d *device) matrix(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
-	for i := range p {
-		if w := &p[i].Weight; w.DType.Quantized() {
-			return 0, fmt.Errorf("cudaop: weight [%d %d] of %v: want F32, BF16 or F16; quantized weights run on the CPU alone", w.Rows, w.Cols, w.DType)
-		}
-	}
 	if at, ok := d.matrices.find(p, dt); ok || d.isPlanner() {
 		return at, nil
 	}
