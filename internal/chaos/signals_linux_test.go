@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,5 +153,32 @@ func TestInterruptEvaluation(t *testing.T) {
 			t.Errorf("%s: in the end it prints\n%s\nwant\n%s", c, got, table)
 		}
 		sameRecords(t, c, recordsOf(t, c, path, false), want)
+	}
+}
+
+// TestInterruptWaiting: a command that waits for its input ends with the signal.
+func TestInterruptWaiting(t *testing.T) {
+	for _, args := range [][]string{
+		{"chat"}, {"tokenize"}, {"generate", "--prompt", "-"}, {"generate", "--prompts", "-"}, {"generate", "--prompt-file", "/dev/stdin"},
+		{"eval", "--task", "gsm8k", "--data", "/dev/stdin"},
+	} {
+		for seed := range seeds(pick(2, 10)) {
+			r, w, err := os.Pipe()
+			must(t, err)
+			sig := signals[seed%2]
+			c := pulsecol(args...)
+			c.stdin, c.note = r, fmt.Sprintf("%v, seed %d", sig, seed)
+			p := c.start(t)
+			must(t, r.Close())
+			time.Sleep(time.Duration(10*seed) * time.Millisecond)
+			must(t, p.Process.Signal(sig))
+			trials.add("interrupts of commands that wait")
+			if got := p.wait(t); got.status == success {
+				t.Errorf("%s: succeeded", c)
+			} else {
+				c.interrupted(t, got, sig)
+			}
+			must(t, w.Close())
+		}
 	}
 }
