@@ -150,7 +150,7 @@ func TestTerminal(t *testing.T) {
 				t.Error(err)
 			}
 			if w.keys != "" { // a conversation goes on after an answer that was stopped
-				term.waitFor(p, "forgotten")
+				term.waitFor(p, "forgotten.\r\n\x1b[?2004h> ")
 				_, _ = term.keys.WriteString("\x04")
 			}
 			trials.add("ends at a terminal")
