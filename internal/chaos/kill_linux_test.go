@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 // and sometimes in the middle of a line, comes to the table of one that is left alone.
 func TestKillEvaluation(t *testing.T) {
 	evaluations := [][]string{
-		{"--task", "retrieval@100", "--samples", "8", "--jobs", "1", "--json"},
+		{"--task", "retrieval@100", "--samples", strconv.Itoa(pick(4, 8)), "--jobs", "1", "--json"},
 		{"--task", "lists@80,arithmetic1", "--samples", "6", "--method", "full,pulsecol,window", "--window", "32"},
 	}
 	for _, args := range evaluations[:pick(1, 2)] {

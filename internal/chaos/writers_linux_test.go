@@ -81,7 +81,8 @@ func TestWriterOfAnotherKind(t *testing.T) {
 // TestWritersOfOneFile: of two commands that replace a file at the same time the last
 // one's file stays, whole.
 func TestWritersOfOneFile(t *testing.T) {
-	for _, out := range outputs(t) {
+	all := outputs(t)
+	for _, out := range all[:pick(2, len(all))] {
 		for range pick(1, 10) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "out")
