@@ -76,6 +76,7 @@ type process struct {
 // start starts a command under limits of memory and time.
 func (c command) start(t *testing.T) *process {
 	t.Helper()
+	must(t, seeSources())
 	p := &process{command: c}
 	p.ctx, p.stop = context.WithTimeout(context.Background(), deadline)
 	limits := fmt.Sprintf("ulimit -v %d; %s", addressSpace, c.ulimit)

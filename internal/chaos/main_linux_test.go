@@ -32,10 +32,6 @@ func buildAndRun(m *testing.M) int {
 		fmt.Println("the trials of a built command do not run with -short")
 		return 0
 	}
-	if err := seeSources(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	dir, err := os.MkdirTemp("", "pulsecol-chaos-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,10 +49,10 @@ func buildAndRun(m *testing.M) int {
 	return status
 }
 
-// seeSources looks at every folder of the module. The go command repeats an earlier
-// result of a test unless a file has changed that the test has seen itself; those that
-// a compiler reads do not count.
-func seeSources() error {
+// seeSources looks at every folder of the module, once. The go command repeats an
+// earlier result of a test unless a file has changed that a test has seen itself; what
+// TestMain sees and what a compiler reads do not count.
+var seeSources = sync.OnceValue(func() error {
 	return filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == ".git" {
 			if d.IsDir() {
@@ -66,7 +62,7 @@ func seeSources() error {
 		}
 		return err
 	})
-}
+})
 
 // trials counts what was tried.
 var trials = counts{n: map[string]int{}}
