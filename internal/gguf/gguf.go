@@ -11,54 +11,65 @@
 package gguf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/quant"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
 const magicNumber = "GGUF"
 
-// ErrNotFound is wrapped by Tensor when there is no tensor of that name.
-var ErrNotFound = errors.New("tensor not found")
-
 // ErrIncomplete is wrapped by Open when a part of a split file is not there.
 var ErrIncomplete = errors.New("is missing")
 
-// File is an open file with all its parts. Its methods may be called concurrently, but
-// not Close with any other.
+// File is an open file with all its parts. Its tensors have the DType that the String of
+// their quant.Type is.
 type File struct {
 	name    string // of the first part, for errors
 	parts   []*part
 	keys    []string
 	values  map[string]value // of the first part
-	tensors map[string]Tensor
+	tensors map[string]tensor
 	closed  bool
 }
 
-// Tensor is a tensor's description and its elements.
-type Tensor struct {
-	Name  string
-	Type  quant.Type
-	Shape []int  // outermost dimension first
-	Data  []byte // row-major, read-only
+var _ safetensors.Source = (*File)(nil)
+
+// tensor is a tensor's description and its elements.
+type tensor struct {
+	name  string
+	typ   quant.Type
+	shape []int // outermost dimension first
+	data  []byte
 }
 
-// Is reports whether path is a regular file that begins as GGUF files do.
+// Is reports whether path is that of a GGUF file: one with its extension or one that
+// begins as they do, and no directory.
 func Is(path string) bool {
-	f, size, err := infile.Open(path)
-	if err != nil || size < int64(len(magicNumber)) { // streams have size 0
-		if err == nil {
-			f.Close()
-		}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return false
+	}
+	if strings.EqualFold(filepath.Ext(path), ".gguf") {
+		return true
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, _, err := infile.Open(path)
+	if err != nil {
 		return false
 	}
 	defer f.Close()
@@ -208,13 +219,13 @@ func (f *File) collect() error {
 	} else if want != total {
 		return fmt.Errorf("key %q is %d, but the %d parts have %d tensors", splitTensorsKey, want, len(f.parts), total)
 	}
-	f.tensors = make(map[string]Tensor, total)
+	f.tensors = make(map[string]tensor, total)
 	for _, p := range f.parts {
 		for _, t := range p.tensors {
-			if _, ok := f.tensors[t.Name]; ok {
-				return fmt.Errorf("tensor %q comes twice", t.Name)
+			if _, ok := f.tensors[t.name]; ok {
+				return fmt.Errorf("tensor %q comes twice", t.name)
 			}
-			f.tensors[t.Name] = t
+			f.tensors[t.name] = t
 		}
 	}
 	return nil
@@ -232,26 +243,32 @@ func (f *File) Parts() int { return len(f.parts) }
 // Keys lists the keys of the metadata in the order of the file.
 func (f *File) Keys() []string { return slices.Clone(f.keys) }
 
+// Has reports whether the metadata has a key.
+func (f *File) Has(key string) bool {
+	_, ok := f.values[key]
+	return ok
+}
+
+// Raw returns the value under a key as it is in the file, without its type.
+func (f *File) Raw(key string) []byte { return bytes.Clone(f.values[key].data) }
+
 // Names lists the tensors in ascending order.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
 
-// Tensor returns the named tensor without copying its data. The error wraps ErrNotFound
-// or, after Close, fs.ErrClosed.
-func (f *File) Tensor(name string) (Tensor, error) {
+// Tensor returns the named tensor without copying its data; see safetensors.Source.
+func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	if f.closed {
-		return Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w", f.name, name, fs.ErrClosed)
+		return safetensors.Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w", f.name, name, fs.ErrClosed)
 	}
 	t, ok := f.tensors[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("gguf: %s: %w: %q", f.name, ErrNotFound, name)
+		return safetensors.Tensor{}, fmt.Errorf("gguf: %s: %w: %q", f.name, safetensors.ErrNotFound, name)
 	}
-	t.Shape = slices.Clone(t.Shape)
-	return t, nil
+	info := safetensors.Info{Name: name, DType: safetensors.DType(t.typ.String()), Shape: slices.Clone(t.shape)}
+	return safetensors.Tensor{Info: info, Data: t.data}, nil
 }
 
-// Intact reports a file that was truncated or written to since it was opened. The contents
-// of tensors may then have changed, and reading their Data may fault: read it under
-// mapped.Guard. The error wraps mapped.ErrLost.
+// Intact reports a file that has changed since it was opened; see safetensors.Source.
 func (f *File) Intact() error {
 	for _, p := range f.parts {
 		if f.closed || p.mapping == nil {
@@ -264,8 +281,7 @@ func (f *File) Intact() error {
 	return nil
 }
 
-// Close releases the files. The Data of every tensor becomes invalid: touching it may end
-// the process. A second Close does nothing.
+// Close releases the files; see safetensors.Source.
 func (f *File) Close() error {
 	if f.closed {
 		return nil

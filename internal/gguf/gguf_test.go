@@ -16,6 +16,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/gguf/gguftest"
 	"github.com/pulsecol/pulsecol/internal/quant"
+	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
 // values are keys of every type.
@@ -58,12 +59,13 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(gguf.Tensor(want), got); diff != "" {
+			info := safetensors.Info{Name: want.Name, DType: safetensors.DType(want.Type.String()), Shape: want.Shape}
+			if diff := cmp.Diff(safetensors.Tensor{Info: info, Data: want.Data}, got); diff != "" {
 				t.Errorf("tensor %s (-want +got):\n%s", want.Name, diff)
 			}
 		}
-		if _, err := f.Tensor("d"); !errors.Is(err, gguf.ErrNotFound) {
-			t.Errorf("error %v, want ErrNotFound", err)
+		if _, err := f.Tensor("d"); !errors.Is(err, safetensors.ErrNotFound) {
+			t.Errorf("error %v, want safetensors.ErrNotFound", err)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -217,8 +219,13 @@ func TestSplitErrors(t *testing.T) {
 }
 
 func TestIs(t *testing.T) {
-	dir := write(t, map[string][]byte{"a": gguftest.File(nil, nil), "b": []byte("GGU"), "c": []byte("{}{}{}"), "d": nil})
-	for name, want := range map[string]bool{"a": true, "b": false, "c": false, "d": false, "none": false, ".": false} {
+	dir := write(t, map[string][]byte{"a": gguftest.File(nil, nil), "b": []byte("GGU"), "c": []byte("{}{}{}"), "d": nil, "e.gguf": nil})
+	if err := os.Mkdir(filepath.Join(dir, "f.gguf"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"a": true, "b": false, "c": false, "d": false, "e.gguf": true, "f.gguf": false, "none": false, "none.GGUF": true, ".": false,
+	} {
 		if got := gguf.Is(filepath.Join(dir, name)); got != want {
 			t.Errorf("%s: %v", name, got)
 		}

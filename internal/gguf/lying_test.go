@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/gguf/gguftest"
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 // lie is a file that is wrong in one way.
@@ -187,12 +188,13 @@ func FuzzOpen(f *testing.F) {
 			for _, d := range x.Shape {
 				n *= d
 			}
-			if x.Type.Bytes(n) != len(x.Data) {
-				t.Fatalf("tensor %q: shape %v of %v in %d bytes", name, x.Shape, x.Type, len(x.Data))
+			typ, ok := quant.Parse(string(x.DType))
+			if !ok || typ.Bytes(n) != len(x.Data) {
+				t.Fatalf("tensor %q: shape %v of %v in %d bytes", name, x.Shape, x.DType, len(x.Data))
 			}
 			total += len(x.Data)
 			row := x.Shape[len(x.Shape)-1]
-			x.Type.Decode(make([]float32, row), x.Data[:x.Type.Bytes(row)], 0)
+			typ.Decode(make([]float32, row), x.Data[:typ.Bytes(row)], 0)
 		}
 		if total > len(data) {
 			t.Fatalf("tensors of %d bytes in a file of %d", total, len(data))

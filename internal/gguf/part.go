@@ -45,7 +45,7 @@ type part struct {
 	version uint32
 	keys    []string
 	values  map[string]value
-	tensors []Tensor
+	tensors []tensor
 	mapping *mapped.File // nil if the data came with Parse
 }
 
@@ -164,7 +164,7 @@ func (p *part) readTensors(r *reader, count int) error {
 	if err != nil {
 		return err
 	}
-	p.tensors = make([]Tensor, 0, min(count, len(r.data)/minTensor))
+	p.tensors = make([]tensor, 0, min(count, len(r.data)/minTensor))
 	offsets := make([]uint64, 0, cap(p.tensors))
 	for i := range count {
 		t, offset, err := readTensor(r)
@@ -184,16 +184,16 @@ func (p *part) readTensors(r *reader, count int) error {
 	for i := range p.tensors {
 		t := &p.tensors[i]
 		if offsets[i] != end {
-			return fmt.Errorf("tensor %q: offset is %d, want %d, where the tensors before it end", t.Name, offsets[i], end)
+			return fmt.Errorf("tensor %q: offset is %d, want %d, where the tensors before it end", t.name, offsets[i], end)
 		}
 		size, err := t.size()
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", t.Name, err)
+			return fmt.Errorf("tensor %q: %w", t.name, err)
 		}
 		if left := uint64(len(body)) - end; size > left {
-			return fmt.Errorf("tensor %q: shape %v of %v takes %d bytes at offset %d of the data, where only %d follow: file cut short?", t.Name, t.Shape, t.Type, size, end, left)
+			return fmt.Errorf("tensor %q: shape %v of %v takes %d bytes at offset %d of the data, where only %d follow: file cut short?", t.name, t.shape, t.typ, size, end, left)
 		}
-		t.Data = body[end:][:size:size]
+		t.data = body[end:][:size:size]
 		// The last tensor's padding may be missing.
 		end = min(roundUp(end+size, uint64(align)), uint64(len(body)))
 	}
@@ -206,22 +206,22 @@ const minTensor = 8 + 1 + 4 + 8 + 4 + 8
 // roundUp returns the next multiple of a power of 2. n is at most the size of a file.
 func roundUp(n, unit uint64) uint64 { return (n + unit - 1) &^ (unit - 1) }
 
-func readTensor(r *reader) (t Tensor, offset uint64, err error) {
-	if t.Name, err = r.short("the tensor's name", maxName); err != nil {
+func readTensor(r *reader) (t tensor, offset uint64, err error) {
+	if t.name, err = r.short("the tensor's name", maxName); err != nil {
 		return t, 0, err
 	}
-	if !utf8.ValidString(t.Name) {
-		return t, 0, fmt.Errorf("the name %q is not UTF-8", t.Name)
+	if !utf8.ValidString(t.name) {
+		return t, 0, fmt.Errorf("the name %q is not UTF-8", t.name)
 	}
 	offset, err = t.read(r)
 	if err != nil {
-		err = fmt.Errorf("%q: %w", t.Name, err)
+		err = fmt.Errorf("%q: %w", t.name, err)
 	}
 	return t, offset, err
 }
 
 // read reads what follows the name.
-func (t *Tensor) read(r *reader) (offset uint64, err error) {
+func (t *tensor) read(r *reader) (offset uint64, err error) {
 	dims, err := r.uint32("the number of dimensions")
 	if err != nil {
 		return 0, err
@@ -237,23 +237,23 @@ func (t *Tensor) read(r *reader) (offset uint64, err error) {
 		if n < 1 || n > math.MaxInt {
 			return 0, fmt.Errorf("a dimension is %d, want 1 to %d", int64(n), math.MaxInt)
 		}
-		t.Shape = append(t.Shape, int(n))
+		t.shape = append(t.shape, int(n))
 	}
-	slices.Reverse(t.Shape)
+	slices.Reverse(t.shape)
 	id, err := r.uint32("the type")
 	if err != nil {
 		return 0, err
 	}
 	var ok bool
-	if t.Type, ok = types[id]; !ok {
+	if t.typ, ok = types[id]; !ok {
 		name := others[id]
 		if name == "" {
 			name = "unknown"
 		}
 		return 0, fmt.Errorf("type %d (%s) is not supported: want one of %s", id, name, supported())
 	}
-	if cols := t.Shape[len(t.Shape)-1]; cols%t.Type.Block() != 0 {
-		return 0, fmt.Errorf("rows have %d elements, want a multiple of the %d of a block of %v", cols, t.Type.Block(), t.Type)
+	if cols := t.shape[len(t.shape)-1]; cols%t.typ.Block() != 0 {
+		return 0, fmt.Errorf("rows have %d elements, want a multiple of the %d of a block of %v", cols, t.typ.Block(), t.typ)
 	}
 	return r.uint64("the offset")
 }
@@ -267,15 +267,15 @@ func supported() string {
 }
 
 // size is the number of bytes of the tensor.
-func (t *Tensor) size() (uint64, error) {
-	n := uint64(t.Type.BlockBytes())
-	for i, d := range t.Shape {
-		if i == len(t.Shape)-1 {
-			d /= t.Type.Block()
+func (t *tensor) size() (uint64, error) {
+	n := uint64(t.typ.BlockBytes())
+	for i, d := range t.shape {
+		if i == len(t.shape)-1 {
+			d /= t.typ.Block()
 		}
 		var err error
 		if n, err = product(n, uint64(d)); err != nil {
-			return 0, fmt.Errorf("shape %v of %v: %w", t.Shape, t.Type, err)
+			return 0, fmt.Errorf("shape %v of %v: %w", t.shape, t.typ, err)
 		}
 	}
 	return n, nil

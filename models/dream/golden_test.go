@@ -45,8 +45,10 @@ func TestPaddedLogitsEqualReference(t *testing.T) {
 	}
 }
 
-func TestGenerationEqualsReference(t *testing.T) {
-	m, set := openGolden(t), golden.Open(t, "dream/expected")
+func TestGenerationEqualsReference(t *testing.T) { generationEqualsReference(t, openGolden(t)) }
+
+func generationEqualsReference(t *testing.T, m *Model) {
+	set := golden.Open(t, "dream/expected")
 	var cases struct {
 		Generate []struct {
 			Name         string

@@ -21,7 +21,7 @@ type Model struct {
 
 // architecture is what distinguishes Dream from other models.
 var architecture = session.Architecture{
-	Name: "dream", Config: parseConfig, Weights: loadWeights, Forward: forward, PositionsSkipPadding: true, PredictsNext: true,
+	Name: "dream", Config: parseConfig, GGUF: ggufForm, Weights: loadWeights, Forward: forward, PositionsSkipPadding: true, PredictsNext: true,
 	// The form of Dream-v0-Instruct-7B: Qwen2.5's without tools.
 	Chat: checkpoint.ChatForm{
 		System: "You are a helpful assistant.", BeforeRole: "<|im_start|>", AfterRole: "\n", End: "<|im_end|>\n",
@@ -36,7 +36,7 @@ var architecture = session.Architecture{
 // libraries or hf download have put into their cache folder (HF_HUB_CACHE,
 // HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
 // "Dream-org/Dream-v0-Instruct-7B" or "Dream-org/Dream-v0-Instruct-7B@main". Nothing is downloaded.
-func Open(dir string) (*Model, error) { return open(checkpoint.OpenDir(dir)) }
+func Open(dir string) (*Model, error) { return open(checkpoint.Open(dir)) }
 
 // OpenFS reads a model from fsys; weights is the content of model.safetensors. It is
 // kept, not copied, and must not change until Close.

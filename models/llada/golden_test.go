@@ -20,8 +20,10 @@ func TestLogitsEqualReference(t *testing.T) {
 	modeltest.LogitsEqualReference(t, openGolden(t), golden.Open(t, "llada/expected"))
 }
 
-func TestGenerationEqualsReference(t *testing.T) {
-	m, set := openGolden(t), golden.Open(t, "llada/expected")
+func TestGenerationEqualsReference(t *testing.T) { generationEqualsReference(t, openGolden(t)) }
+
+func generationEqualsReference(t *testing.T, m *Model) {
+	set := golden.Open(t, "llada/expected")
 	var cases struct {
 		Generate []struct {
 			Name        string

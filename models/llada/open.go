@@ -21,7 +21,7 @@ type Model struct {
 
 // architecture is what distinguishes LLaDA from other models.
 var architecture = session.Architecture{
-	Name: "llada", Config: parseConfig, Weights: loadWeights, Forward: forward,
+	Name: "llada", Config: parseConfig, GGUF: ggufForm, Weights: loadWeights, Forward: forward,
 	// The form of LLaDA-8B-Instruct and LLaDA-1.5.
 	Chat: checkpoint.ChatForm{
 		Begin: "<|startoftext|>", BeforeRole: "<|start_header_id|>", AfterRole: "<|end_header_id|>\n\n", End: "<|eot_id|>", TrimSpace: true,
@@ -36,7 +36,7 @@ var architecture = session.Architecture{
 // libraries or hf download have put into their cache folder (HF_HUB_CACHE,
 // HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:
 // "GSAI-ML/LLaDA-8B-Instruct" or "GSAI-ML/LLaDA-8B-Instruct@main". Nothing is downloaded.
-func Open(dir string) (*Model, error) { return open(checkpoint.OpenDir(dir)) }
+func Open(dir string) (*Model, error) { return open(checkpoint.Open(dir)) }
 
 // OpenFS reads a model from fsys; weights is the content of model.safetensors. It is
 // kept, not copied, and must not change until Close.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pulsecol/pulsecol/internal/chattemplate"
+	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/hfcache"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -16,8 +17,9 @@ import (
 	"github.com/pulsecol/pulsecol/models"
 )
 
-// Files are the parts of a HuggingFace model directory.
+// Files are the parts of a HuggingFace model directory, or what a GGUF file has of them.
 type Files struct {
+	GGUF       *gguf.File           // in place of Config and Generation; nil if there is none
 	Config     jsonfile.File        // config.json
 	Generation jsonfile.File        // generation_config.json; without text if there is none
 	Tokenizer  *tokenizer.Tokenizer // nil if there is none
@@ -27,7 +29,10 @@ type Files struct {
 	chat    *chattemplate.Template // of the directory; nil if there is no directory
 	chatErr error                  // why it is broken
 
-	dir    string // "" if there is none
+	names  map[string]string // see GGUF
+	paired int               // see Loader
+
+	dir    string // or the GGUF file; "" if there is none
 	open   func() (safetensors.Source, error)
 	random *randomWeights // nil if the weights are a checkpoint's
 	closed atomic.Bool
@@ -38,9 +43,12 @@ func readConfig(fsys fs.FS, name string) (jsonfile.File, error) {
 	return jsonfile.File{Name: infile.Name(fsys, name), Text: data}, err
 }
 
-// OpenDir reads a model directory, or a model of the HuggingFace cache by its name, without
-// the weights; see hfcache.Find.
-func OpenDir(model string) (*Files, error) {
+// Open reads a model directory, a model of the HuggingFace cache by its name (see
+// hfcache.Find) or a GGUF file, without the weights.
+func Open(model string) (*Files, error) {
+	if gguf.Is(model) {
+		return openGGUF(model)
+	}
 	m, err := hfcache.Find(model)
 	if err != nil {
 		return nil, err

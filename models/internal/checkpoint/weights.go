@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pulsecol/pulsecol/graph"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/op"
@@ -24,17 +25,20 @@ type Weights struct {
 // Loader takes tensors out of a checkpoint by name and collects every problem, so that
 // one error describes a broken checkpoint.
 type Loader struct {
-	dir    string // of the checkpoint; "" if there is none
+	dir    string // of the checkpoint, or its one file; "" if there is none
 	src    safetensors.Source
 	random *randomWeights // in place of src, if not nil
 	used   map[string]bool
 	bytes  int64
 	errs   []error
+
+	names  map[string]string // see GGUF; nil if src has the names that are asked for
+	paired int               // rows of a head, if those of Q and K are in pairs
 }
 
 // Loader returns a loader of the files' weights.
 func (f *Files) Loader() *Loader {
-	return &Loader{dir: f.dir, src: f.Source, random: f.random, used: map[string]bool{}}
+	return &Loader{dir: f.dir, src: f.Source, random: f.random, used: map[string]bool{}, names: f.names, paired: f.paired}
 }
 
 // Matrix returns the weight [rows, cols] under name, in its storage type.
@@ -43,15 +47,22 @@ func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
 	if !ok {
 		return op.Weight{}
 	}
-	types := map[safetensors.DType]op.DType{safetensors.BF16: op.BF16, safetensors.F16: op.F16, safetensors.F32: op.F32}
-	typ, ok := types[t.DType]
+	typ, ok := quant.Parse(string(t.DType))
 	if !ok {
-		l.fail("tensor %q has dtype %s, want BF16, F16 or F32", name, t.DType)
+		l.fail("tensor %q has dtype %s, want one of %v", t.Name, t.DType, quant.Types())
 		return op.Weight{}
+	}
+	var err error
+	if l.isPaired(t.Name) {
+		if t.Data, err = halves(t.Data, rows, l.paired); err != nil {
+			l.fail("tensor %q: %v", t.Name, err)
+			return op.Weight{}
+		}
+		l.bytes += int64(len(t.Data)) // of the copy
 	}
 	w, err := op.NewWeight(rows, cols, typ, t.Data)
 	if err != nil {
-		l.fail("tensor %q: %v", name, err)
+		l.fail("tensor %q: %v", t.Name, err)
 	}
 	return w
 }
@@ -60,6 +71,10 @@ func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
 func (l *Loader) Vector(name string, n int) []float32 {
 	t, ok := l.take(name, n)
 	if !ok {
+		return nil
+	}
+	if typ, ok := quant.Parse(string(t.DType)); ok && typ.Quantized() {
+		l.fail("tensor %q has dtype %s, want BF16, F16 or F32", t.Name, t.DType)
 		return nil
 	}
 	v, err := t.Float32s()
@@ -91,6 +106,7 @@ func (l *Loader) take(name string, shape ...int) (safetensors.Tensor, bool) {
 	if l.random != nil {
 		return l.random.tensor(name, shape), true
 	}
+	name = l.fileName(name)
 	l.used[name] = true
 	t, err := l.src.Tensor(name)
 	switch {

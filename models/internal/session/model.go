@@ -16,6 +16,7 @@ import (
 type Architecture struct {
 	Name    string // of the package; its errors begin with it
 	Config  func(jsonfile.File) (models.Config, error)
+	GGUF    checkpoint.GGUF // of files of this format, in place of Config
 	Weights func(*checkpoint.Loader, models.Config) *checkpoint.Weights
 
 	// Forward adds the forward pass to a graph that has its inputs, and returns the
@@ -50,7 +51,12 @@ func Open(a *Architecture, f *checkpoint.Files, err error) (*Model, error) {
 }
 
 func (m *Model) load() (err error) {
-	if m.Config, err = m.Architecture.Config(m.Files.Config); err != nil {
+	if m.Files.GGUF != nil {
+		m.Config, err = m.GGUFConfig(&m.Architecture.GGUF)
+	} else {
+		m.Config, err = m.Architecture.Config(m.Files.Config)
+	}
+	if err != nil {
 		return err
 	}
 	if m.Files.Context > 0 {
