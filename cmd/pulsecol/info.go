@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 )
 
 type infoCmd struct {
+	File    *string      `arg:"" optional:"" placeholder:"FILE" help:"A GGUF file, or another model as for --model."`
 	Open    modelFlag    `embed:""`
 	Length  *int         `placeholder:"N" help:"Tokens of the run to predict, prompt and generated ones together. Default: 1024, or what the model can take."`
 	Batch   int          `placeholder:"N" default:"1" help:"Sequences that the run has at once. Default: 1."`
@@ -27,7 +29,9 @@ func (infoCmd) Help() string {
 
 Examples:
   pulsecol info
+  pulsecol info llada-8b-Q4_K_M.gguf
   pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --sparsity 0.8
+  pulsecol info llada-8b-Q4_K_M.gguf
   pulsecol info --model DIR --length 4096 --gen-length 128 --block-length 32 --cache dual`
 }
 
@@ -39,9 +43,18 @@ type information struct {
 	Parameters  int64            `json:"parameters"`
 	DTypes      []string         `json:"dtypes"`
 	WeightBytes int64            `json:"weight_bytes"`
+	Types       []typeSize       `json:"types"`     // of the weights
 	Tokenizer   *tokenizerInfo   `json:"tokenizer"` // null if there is none
 	Host        host             `json:"host"`
 	Memory      memoryPrediction `json:"memory"`
+}
+
+// typeSize is what the tensors of one type take.
+type typeSize struct {
+	DType    string `json:"dtype"`
+	Tensors  int    `json:"tensors"`
+	Elements int64  `json:"elements"`
+	Bytes    int64  `json:"bytes"`
 }
 
 type tokenizerInfo struct {
@@ -49,6 +62,12 @@ type tokenizerInfo struct {
 }
 
 func (c *infoCmd) Run(line *kong.Context, std stdio) error {
+	if c.File != nil {
+		if c.Open.Model != nil || c.Open.Small != nil || c.Open.Shape != nil {
+			return usagef("%s: want no --model, --small or --shape with it", *c.File)
+		}
+		c.Open.Model = c.File
+	}
 	m, err := c.Open.open()
 	if err != nil {
 		return err
@@ -82,9 +101,12 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 		return err
 	}
 	if c.Open.RandomWeights {
-		i.DTypes, i.WeightBytes = []string{"BF16"}, 2*m.parameters()
-	} else if i.DTypes, i.WeightBytes, err = storage(&c.Open); err != nil {
+		i.Types = []typeSize{{DType: "BF16", Elements: m.parameters(), Bytes: 2 * m.parameters()}}
+	} else if i.Types, err = storage(&c.Open); err != nil {
 		return err
+	}
+	for _, t := range i.Types {
+		i.DTypes, i.WeightBytes = append(i.DTypes, t.DType), i.WeightBytes+t.Bytes
 	}
 	if i.Tokenizer, err = describeTokenizer(&c.Open); err != nil {
 		return err
@@ -104,25 +126,35 @@ func (c *infoCmd) length(m *openModel, s sampler) (int, error) {
 	return n, checkLength(m, n-s.newTokens(), s.newTokens())
 }
 
-// storage returns the element types of a checkpoint and its size.
-func storage(f *modelFlag) (dtypes []string, size int64, err error) {
+// storage returns what the tensors of a checkpoint take, by element type.
+func storage(f *modelFlag) ([]typeSize, error) {
 	src, err := f.weights()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer src.Close()
+	types := map[string]*typeSize{}
 	for _, name := range src.Names() {
 		t, err := src.Tensor(name)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		if !slices.Contains(dtypes, string(t.DType)) {
-			dtypes = append(dtypes, string(t.DType))
+		s := types[string(t.DType)]
+		if s == nil {
+			s = &typeSize{DType: string(t.DType)}
+			types[s.DType] = s
 		}
-		size += int64(len(t.Data))
+		elements := int64(1)
+		for _, n := range t.Shape {
+			elements *= int64(n)
+		}
+		s.Tensors, s.Elements, s.Bytes = s.Tensors+1, s.Elements+elements, s.Bytes+int64(len(t.Data))
 	}
-	slices.Sort(dtypes)
-	return dtypes, size, nil
+	var list []typeSize
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		list = append(list, *types[name])
+	}
+	return list, nil
 }
 
 func describeTokenizer(f *modelFlag) (*tokenizerInfo, error) {
@@ -149,6 +181,11 @@ func (i *information) print(w io.Writer) error {
 	row("context", "%d tokens", c.Context)
 	row("parameters", "%d", i.Parameters)
 	row("weights", "%s, %s", byteSize(i.WeightBytes), strings.Join(i.DTypes, ", "))
+	if len(i.Types) > 1 {
+		for _, s := range i.Types {
+			row("", "%s in %d tensors of %s, %.3g bits an element", byteSize(s.Bytes), s.Tensors, s.DType, 8*float64(s.Bytes)/float64(s.Elements))
+		}
+	}
 	if i.Tokenizer == nil {
 		row("tokenizer", "none")
 	} else {

@@ -46,6 +46,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DATA", data)
 			env.Setenv("LLADA", filepath.Join(data, "llada"))
 			env.Setenv("DREAM", filepath.Join(data, "dream"))
+			env.Setenv("GGUF", filepath.Join(data, "gguf"))
 			small, err := filepath.Abs("../../internal/tinymodel/llada")
 			env.Setenv("SMALL", small)
 			// In the cuda build the command may need it to find CUDA's libraries.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/hfcache"
 	"github.com/pulsecol/pulsecol/internal/infile"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -110,7 +111,7 @@ func (m *openModel) stops() ([]int32, error) {
 
 // modelFlag are the flags of all commands that open a model.
 type modelFlag struct {
-	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files; or the name ORG/NAME[@REVISION] of a model in the HuggingFace cache, where hf download puts it. Default: a small model in the program."`
+	Model *string `placeholder:"DIR" xor:"model" help:"Model directory as published on HuggingFace: config.json, *.safetensors, tokenizer files; or the name ORG/NAME[@REVISION] of a model in the HuggingFace cache, where hf download puts it; or a GGUF file, the first of a split one. Default: a small model in the program."`
 	Small *string `placeholder:"TYPE" xor:"model" enum:"llada,dream" help:"Which of the small models in the program: llada (the default) or dream."`
 
 	IgnoreMemory bool `name:"ignore-memory" help:"Run even what needs more memory than this machine has available."`
@@ -128,7 +129,7 @@ func (f *modelFlag) open() (*openModel, error) {
 		return f.openSmall()
 	}
 	dir := *f.Model
-	kind, _, err := f.configuration()
+	kind, err := f.kind()
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +165,8 @@ func (f *modelFlag) openRandom() (*openModel, error) {
 		if name == "dream-7b" {
 			kind, config = "Dream", dream.Published()
 		}
+	case f.RandomWeights && f.Model != nil && gguf.Is(*f.Model):
+		return nil, usagef("--random-weights takes no GGUF file: want --shape, or a --model that is a directory")
 	case f.RandomWeights && f.Model != nil:
 		name = *f.Model
 		var err error
@@ -193,8 +196,12 @@ func (f *modelFlag) openRandom() (*openModel, error) {
 	return nil, errModelType(name, kind)
 }
 
-// errModelType returns the error for a directory with a model of an unknown type.
+// errModelType returns the error for a directory or GGUF file with a model of an unknown
+// type.
 func errModelType(dir, kind string) error {
+	if gguf.Is(dir) {
+		return fmt.Errorf("%s: the architecture is %q, want llada or dream", dir, kind)
+	}
 	return fmt.Errorf("%s: model_type is %q, want llada or Dream", filepath.Join(dir, "config.json"), kind)
 }
 
@@ -236,8 +243,27 @@ func (f *modelFlag) folder() (hfcache.Model, error) {
 	return hfcache.Find(*f.Model)
 }
 
+// kind returns the model_type of the model's directory or GGUF file. The model packages
+// check everything else.
+func (f *modelFlag) kind() (string, error) {
+	if !gguf.Is(*f.Model) {
+		kind, _, err := f.configuration()
+		return kind, err
+	}
+	g, err := gguf.Open(*f.Model)
+	if err != nil {
+		return "", err
+	}
+	defer g.Close()
+	name, err := g.Architecture()
+	if name == "dream" {
+		name = "Dream" // as in a config.json
+	}
+	return name, err
+}
+
 // configuration reads the config.json of the model's directory and returns its
-// model_type. The model packages check everything else.
+// model_type.
 func (f *modelFlag) configuration() (kind string, text []byte, err error) {
 	m, err := f.folder()
 	if err != nil {
@@ -264,6 +290,14 @@ func (f *modelFlag) tokenizer() (*tokenizer.Tokenizer, error) {
 		files, _ := f.small()
 		return tokenizer.Open(files)
 	}
+	if gguf.Is(*f.Model) {
+		g, err := gguf.Open(*f.Model)
+		if err != nil {
+			return nil, err
+		}
+		defer g.Close()
+		return tokenizer.OpenGGUF(g)
+	}
 	m, err := f.folder()
 	if err != nil {
 		return nil, err
@@ -280,6 +314,14 @@ func (f *modelFlag) weights() (safetensors.Source, error) {
 	if f.Model == nil {
 		_, weights := f.small()
 		return safetensors.Parse(weights, safetensors.SingleFile)
+	}
+	if gguf.Is(*f.Model) {
+		// Assigned where there is no error: a nil *File is no nil Source.
+		g, err := gguf.Open(*f.Model)
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
 	}
 	m, err := f.folder()
 	if err != nil {

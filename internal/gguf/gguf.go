@@ -249,6 +249,26 @@ func (f *File) Has(key string) bool {
 	return ok
 }
 
+// Diffuse is the architecture of files of diffuse-cpp, which name the model under another
+// key.
+const Diffuse = "diffuse"
+
+// ArchitectureKey is the key under which a file names its model.
+func (f *File) ArchitectureKey() string {
+	const key = "general.architecture"
+	if name, _, err := f.String(key); err == nil && name == Diffuse {
+		return "diffuse.model_type"
+	}
+	return key
+}
+
+// Architecture is the name of the file's model, such as "llada"; it is empty if the file
+// has none.
+func (f *File) Architecture() (string, error) {
+	name, _, err := f.String(f.ArchitectureKey())
+	return name, err
+}
+
 // Raw returns the value under a key as it is in the file, without its type.
 func (f *File) Raw(key string) []byte { return bytes.Clone(f.values[key].data) }
 

@@ -40,10 +40,13 @@ const (
 	ggufUnused      = 5 // an id without a token
 )
 
+// InGGUF reports whether a GGUF file has a tokenizer.
+func InGGUF(f *gguf.File) bool { return f.Has(ggufModel) }
+
 // OpenGGUF reads the tokenizer in the metadata of a GGUF file or, if it has none, the
 // tokenizer's files in the file's folder, as Open does.
 func OpenGGUF(f *gguf.File) (*Tokenizer, error) {
-	if !f.Has(ggufModel) {
+	if !InGGUF(f) {
 		dir := filepath.Dir(f.Name())
 		t, err := Open(infile.Dir(dir))
 		if errors.Is(err, ErrNotFound) {

@@ -32,6 +32,10 @@ var architecture = session.Architecture{
 // (model.safetensors, or shards with model.safetensors.index.json) and, if they
 // are there, tokenizer files and generation_config.json.
 //
+// dir may also be a GGUF file, the first of a split one: docs/gguf.md says what is read.
+// Its metadata is the configuration and the tokenizer; without a tokenizer in it the model
+// has that of the file's folder.
+//
 // Where no such path exists, dir may be the name of a model that HuggingFace's
 // libraries or hf download have put into their cache folder (HF_HUB_CACHE,
 // HF_HOME/hub or ~/.cache/huggingface/hub), with a revision or without:

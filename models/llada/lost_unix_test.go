@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/internal/golden"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/op"
@@ -62,5 +63,32 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 	if _, err := openGolden(t).Generate(context.Background(), []int32{1, 2, 3}, pulsecol.Config{}, GenerateOptions{GenLength: 4}); err != nil {
 		t.Errorf("another model afterwards: %v", err)
+	}
+}
+
+// TestGGUFCutShort is TestWeightsCutShort of a quantized file.
+func TestGGUFCutShort(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(golden.Dir(t, "gguf"), "llada-a.Q4_K_M.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, err = m.Generate(t.Context(), []int32{1, 2, 3}, pulsecol.Config{Device: pulsecol.CPU}, GenerateOptions{
+		GenLength: 8, OnStep: func(p models.Progress) {
+			if err := os.Truncate(path, 8192); p.Step == 2 && err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	if want := path + " was cut short while in use: from "; !errors.Is(err, models.ErrWeights) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }

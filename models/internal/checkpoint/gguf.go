@@ -49,16 +49,13 @@ func openGGUF(path string) (*Files, error) {
 	if f.Tokenizer, err = tokenizer.OpenGGUF(g); err != nil && !errors.Is(err, tokenizer.ErrNotFound) {
 		return nil, errors.Join(err, g.Close())
 	}
-	if !g.Has("tokenizer.ggml.model") {
+	if !tokenizer.InGGUF(g) {
 		f.openChat(infile.Dir(filepath.Dir(path)))
 	} else if f.chat, f.chatErr = chattemplate.OpenGGUF(g, f.Tokenizer.Token); f.chatErr != nil {
 		f.chatErr = fmt.Errorf("%w: %w", models.ErrChatTemplate, f.chatErr)
 	}
 	return f, nil
 }
-
-// Architecture of diffuse-cpp's files, which has its own names for some keys.
-const diffuse = "diffuse"
 
 // ggufConfig is the metadata of a file with a checker of its values.
 type ggufConfig struct {
@@ -70,25 +67,22 @@ type ggufConfig struct {
 // GGUFConfig returns the configuration in the metadata of the file. A value that is not
 // supported is an error that names its key.
 func (f *Files) GGUFConfig(d *GGUF) (models.Config, error) {
-	name, _, err := f.GGUF.String("general.architecture")
+	prefix, _, err := f.GGUF.String("general.architecture")
 	if err != nil {
 		return models.Config{}, configError{err}
 	}
-	g := &ggufConfig{&ConfigChecker{file: jsonfile.File{Name: f.GGUF.Name()}}, f.GGUF, name + "."}
-	kind, key := name, "general.architecture"
-	if name == diffuse {
-		key = "diffuse.model_type"
-		if kind, _, err = f.GGUF.String(key); err != nil {
-			return models.Config{}, configError{err}
-		}
+	name, err := f.GGUF.Architecture()
+	if err != nil {
+		return models.Config{}, configError{err}
 	}
-	g.Unsupported(kind != d.Name, key, kind, d.Name)
+	g := &ggufConfig{&ConfigChecker{file: jsonfile.File{Name: f.GGUF.Name()}}, f.GGUF, prefix + "."}
+	g.Unsupported(name != d.Name, f.GGUF.ArchitectureKey(), name, d.Name)
 	if err := g.Err(); err != nil {
 		return models.Config{}, err
 	}
 	c := g.config(d)
 	f.names = d.Names
-	if d.Paired && name != diffuse {
+	if d.Paired && prefix != gguf.Diffuse {
 		f.paired = c.HeadDim
 	}
 	return c, g.Err()
@@ -125,7 +119,7 @@ func (g *ggufConfig) config(d *GGUF) models.Config {
 	g.features(d)
 
 	maskKey, eosKey := "tokenizer.ggml.mask_token_id", "tokenizer.ggml.eos_token_id"
-	if g.prefix == diffuse+"." {
+	if g.prefix == gguf.Diffuse+"." {
 		maskKey, eosKey = "diffuse.mask_token_id", "diffuse.eos_token_id"
 	}
 	c.MaskID = g.token(maskKey, d.MaskID, c.Vocab)
