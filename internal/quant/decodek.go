@@ -39,12 +39,13 @@ func decodeQ5_K(dst []float32, block []byte) {
 
 func decodeQ6_K(dst []float32, block []byte) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], half(block[208:])
-	for b := range 8 { // 32 elements each
-		n, k := b/4, b%4
-		for i := range 32 {
-			q := low[64*n+32*(k%2)+i]>>(4*(k/2))&15 | high[32*n+i]>>(2*k)&3<<4
-			scale := int8(scales[8*n+2*k+i/16])
-			dst[32*b+i] = float32(d*float32(scale)) * float32(int(q)-32)
+	for g := range 16 { // 16 elements each
+		n, k, half := g/8, g/2%4, 16*(g%2)
+		scale := d * float32(int8(scales[g]))
+		l, h, out := low[64*n+32*(k%2)+half:][:16], high[32*n+half:][:16], dst[16*g:][:16]
+		for i := range out {
+			q := l[i]>>(4*(k/2))&15 | h[i]>>(2*k)&3<<4
+			out[i] = scale * float32(int(q)-32)
 		}
 	}
 }

@@ -34,7 +34,7 @@ var ids = map[quant.Type]uint32{
 
 // File returns a file of version 3 with the default alignment.
 func File(keys []Key, tensors []Tensor) []byte {
-	file := Header(3, len(tensors), len(keys))
+	file := Header(3, uint64(len(tensors)), uint64(len(keys)))
 	for _, k := range keys {
 		file = AppendKey(file, k)
 	}
@@ -53,10 +53,9 @@ func File(keys []Key, tensors []Tensor) []byte {
 func padding(n int) int { return -n & 31 }
 
 // Header is the beginning of a file.
-func Header(version uint32, tensors, keys int) []byte {
+func Header(version uint32, tensors, keys uint64) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("GGUF"), version)
-	b = binary.LittleEndian.AppendUint64(b, uint64(tensors))
-	return binary.LittleEndian.AppendUint64(b, uint64(keys))
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, tensors), keys)
 }
 
 // AppendKey appends a key with its value.
