@@ -19,7 +19,7 @@ type Weights struct {
 	Blocks []graph.Block
 	Norm   graph.Norm
 	Head   op.Weight // [Vocab,Hidden]; Embed if tied
-	Bytes  int64
+	Bytes  int64     // that a run brings into memory
 }
 
 // Loader takes tensors out of a checkpoint by name and collects every problem, so that
@@ -58,7 +58,7 @@ func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
 			l.fail("tensor %q: %v", t.Name, err)
 			return op.Weight{}
 		}
-		l.bytes += int64(len(t.Data)) // of the copy
+		l.bytes -= int64(len(t.Data)) // in memory already, as is the copy
 	}
 	w, err := op.NewWeight(rows, cols, typ, t.Data)
 	if err != nil {
