@@ -49,8 +49,8 @@ func TestGGUFGeneration(t *testing.T) {
 	}
 }
 
-// TestGGUFErrors: a file without biases, as an early converter of diffuse-cpp wrote them,
-// is not taken for a model without any.
+// TestGGUFErrors: a file without biases, as diffuse-cpp's converter writes them, is not taken
+// for a model without any.
 func TestGGUFErrors(t *testing.T) {
 	tensors := modeltest.GGUFTensors(t, "dream", ggufForm.Names)
 	unbiased := slices.DeleteFunc(slices.Clone(tensors), func(x gguftest.Tensor) bool { return strings.HasSuffix(x.Name, ".bias") })

@@ -135,6 +135,7 @@ func TestGGUFErrors(t *testing.T) {
 		{modeltest.Without(diffuse, "diffuse.block_count"), "diffuse.block_count is missing"},
 		{modeltest.Without(diffuse, "diffuse.context_length"), "diffuse.context_length is missing"},
 		{modeltest.Without(diffuse, "diffuse.attention.layer_norm_rms_epsilon"), "diffuse.attention.layer_norm_rms_epsilon is 0, want a positive number"},
+		{modeltest.Without(diffuse, "diffuse.rope.freq_base"), "diffuse.rope.freq_base is 0, want a positive number"},
 		{modeltest.Without(diffuse, "diffuse.mask_token_id"), "diffuse.mask_token_id is missing"}, // the published one is beyond the vocabulary
 		{set("diffuse.block_count", uint64(1<<63)), `key "diffuse.block_count" is 9223372036854775808, want at most`},
 		{set("diffuse.block_count", uint32(4097)), "diffuse.block_count is 4097, want 1 to 4096"},

@@ -89,11 +89,15 @@ func (f *Files) GGUFConfig(d *GGUF) (models.Config, error) {
 }
 
 func (g *ggufConfig) config(d *GGUF) models.Config {
+	theta := 10000.0 // llama.cpp's default
+	if g.prefix == gguf.Diffuse+"." {
+		theta = 0
+	}
 	c := models.Config{
 		Layers: g.integer(g.prefix+"block_count", nil), Hidden: g.integer(g.prefix+"embedding_length", nil),
 		Heads: g.integer(g.prefix+"attention.head_count", nil), FeedForward: g.integer(g.prefix+"feed_forward_length", nil),
 		Context: g.integer(g.prefix+"context_length", nil), QKVBias: d.QKVBias, TiedHead: !g.hasTensor("output.weight"),
-		RopeTheta: g.float(g.prefix+"rope.freq_base", 10000), Eps: g.float(g.prefix+"attention.layer_norm_rms_epsilon", 0),
+		RopeTheta: g.float(g.prefix+"rope.freq_base", theta), Eps: g.float(g.prefix+"attention.layer_norm_rms_epsilon", 0),
 	}
 	c.KVHeads = g.integer(g.prefix+"attention.head_count_kv", &c.Heads)
 	rows := g.tableRows()
