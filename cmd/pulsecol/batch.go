@@ -157,7 +157,7 @@ func (r *batchRun) prepare(j *job, object promptObject, line *kong.Context) (err
 	if err := checkLength(r.m, len(j.ids), r.s.newTokens()); err != nil {
 		return err
 	}
-	if j.att, err = r.Method.resolve(r.m, len(j.ids)+r.s.newTokens(), r.Sampler.Seed, line); err != nil {
+	if j.att, err = r.Method.answer(r.m, r.s, j.ids, r.Sampler.Seed, line); err != nil {
 		return err
 	}
 	_, err = r.s.steps(j.ids, j.att.Config)

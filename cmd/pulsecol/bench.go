@@ -77,7 +77,7 @@ func (c *benchStepCmd) Run(line *kong.Context, std stdio) error {
 	if c.Method.PrefillEvery != nil {
 		return usagef("--prefill-every does not apply to bench step, whose blocks begin with prefills and commits in turn")
 	}
-	if c.BlockLength != nil && c.Method.Cache == "none" {
+	if c.BlockLength != nil && or(c.Method.Cache, "none") == "none" {
 		return usagef("--block-length needs --cache prefix or dual")
 	}
 	if c.StepsPerMode < 1 || c.StepsPerMode > maxStepsPerMode {

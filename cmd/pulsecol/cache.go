@@ -10,14 +10,14 @@ import (
 
 // cacheFlags select which keys and values a generation keeps.
 type cacheFlags struct {
-	Cache        string `group:"Attention" enum:"none,prefix,dual" default:"none" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). On the CPU only. Default: none."`
-	PrefillEvery *int   `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 1."`
+	Cache        *string `group:"Attention" enum:"none,prefix,dual" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). On the CPU only. Default: none, and for answers of a small model on the CPU dual, where it applies."`
+	PrefillEvery *int    `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 }
 
 // cacheLists are lists of caches, whose product is measured.
 type cacheLists struct {
 	Cache        []string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). On the CPU only. Default: none."`
-	PrefillEvery []int    `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 1."`
+	PrefillEvery []int    `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 }
 
 // caches are the values of --cache.
@@ -42,7 +42,7 @@ func (f *cacheFlags) cache(method, schedule, device string) (caching, error) {
 	if f.PrefillEvery != nil {
 		every = []int{*f.PrefillEvery}
 	}
-	all, err := (&cacheLists{[]string{f.Cache}, every}).product(method, schedule, device)
+	all, err := (&cacheLists{[]string{or(f.Cache, "none")}, every}).product(method, schedule, device)
 	if err != nil {
 		return caching{}, err
 	}
@@ -62,7 +62,7 @@ func (l *cacheLists) product(method, schedule, device string) ([]caching, error)
 	}
 	every := l.PrefillEvery
 	if every == nil {
-		every = []int{1}
+		every = []int{0}
 	}
 	var out []caching
 	var refused error

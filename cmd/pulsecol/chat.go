@@ -126,7 +126,7 @@ func (c *chatCmd) newTalk(m *openModel, line *kong.Context, std stdio) (*talk, e
 	if err != nil {
 		return nil, err
 	}
-	att, err := c.Method.resolve(m, len(ids)+s.newTokens(), c.Sampler.Seed, line)
+	att, err := c.Method.answer(m, s, ids, c.Sampler.Seed, line)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (t *talk) say(text string) error {
 	if err != nil {
 		return err
 	}
-	att, err := t.Method.resolve(t.m, len(ids)+t.s.newTokens(), t.Sampler.Seed, t.line)
+	att, err := t.Method.answer(t.m, t.s, ids, t.Sampler.Seed, t.line)
 	if err != nil {
 		return err
 	}

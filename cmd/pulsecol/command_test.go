@@ -164,7 +164,7 @@ func TestSmallModelAnswersItsQuestion(t *testing.T) {
 		t.Errorf("answered %q, want %q", got, tinymodel.Answer)
 	}
 	end := tinymodel.Question[max(0, len(tinymodel.Question)-40):]
-	if !strings.Contains(said, end) || !strings.Contains(said, "expected: "+tinymodel.Answer) || !strings.Contains(said, "refreshed at 1 ") {
+	if !strings.Contains(said, end) || !strings.Contains(said, "expected: "+tinymodel.Answer) || !strings.Contains(said, ": dual cache with 1 prefill, 3 commits and 28 block steps, ") {
 		t.Errorf("said %q", said)
 	}
 }

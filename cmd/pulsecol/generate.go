@@ -63,7 +63,7 @@ func (c *generateCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	att, err := c.Method.resolve(m, len(p.ids)+s.newTokens(), c.Sampler.Seed, line)
+	att, err := c.Method.answer(m, s, p.ids, c.Sampler.Seed, line)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,9 @@ func (c *infoCmd) Run(line *kong.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
+	if att, err = c.Method.cacheByDefault(att, m, s); err != nil {
+		return err
+	}
 	if s.newTokens() > 0 || att.Cache != pulsecol.NoCache { // else the masks of a prompt decide
 		if _, err := s.steps(randomTokens(n-s.newTokens(), m.config(), 0), att.Config); err != nil {
 			return err

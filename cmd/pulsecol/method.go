@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -123,6 +124,38 @@ func (f *methodFlags) resolve(m *openModel, tokens int, seed uint64, line *kong.
 		return attention{}, err
 	}
 	att.Precision = ctl.PrecisionFor(m.config().HeadDim) // not AutoPrecision, for reports
+	return att, ctl.Close()
+}
+
+// answer is resolve for a generation from a prompt of ids.
+func (f *methodFlags) answer(m *openModel, s sampler, ids []int32, seed uint64, line *kong.Context) (attention, error) {
+	if s.fillsAtPrefill() && f.Cache != nil && f.PrefillEvery == nil {
+		every, with := 1, *f
+		with.PrefillEvery = &every
+		f = &with
+	}
+	att, err := f.resolve(m, len(ids)+s.newTokens(), seed, line)
+	if err != nil || slices.Contains(ids, m.config().MaskID) {
+		return att, err
+	}
+	return f.cacheByDefault(att, m, s)
+}
+
+// cacheByDefault gives a small model on the CPU a cache of keys and values, unless --cache
+// is given or something else asks for what a cache cannot do.
+func (f *methodFlags) cacheByDefault(att attention, m *openModel, s sampler) (attention, error) {
+	if f.Cache != nil || !m.embedded || s.newTokens() == 0 {
+		return att, nil
+	}
+	ctl, err := pulsecol.NewController(att.Config)
+	if err != nil {
+		return attention{}, err
+	}
+	cached := att
+	cached.Cache = pulsecol.DualCache
+	if ctl.DeviceFor(m.config().HeadDim) == pulsecol.CPU && cached.Validate() == nil {
+		att = cached
+	}
 	return att, ctl.Close()
 }
 

@@ -36,13 +36,14 @@ type samplerFlags struct {
 	TopP         *float64 `group:"Dream's sampler" model:"Dream" placeholder:"P" help:"Draw from the most probable tokens that make up P. Default: 1, all."`
 	TopK         *int     `group:"Dream's sampler" model:"Dream" placeholder:"K" help:"Draw from the K most probable tokens. Default: 0, all."`
 
-	FirstTokenAtPrefill bool `group:"Dream's sampler" model:"Dream" help:"Fill the first token of a block in its prefill, as Fast-dLLM does, for comparison. With --cache, and --alg entropy or confidence_threshold."`
+	FirstTokenAtPrefill bool `group:"Dream's sampler" model:"Dream" help:"Fill the first token of a block in its prefill, as Fast-dLLM does, for comparison. With --cache and --prefill-every 1, then the default, and --alg entropy or confidence_threshold."`
 }
 
 // sampler is a model with the options of its generations.
 type sampler interface {
 	newTokens() int
 	blockLength() int
+	fillsAtPrefill() bool                                   // each block's first token
 	steps(prompt []int32, cfg pulsecol.Config) (int, error) // of a generation; an error for invalid options
 	onLoad(report func(done, total int64))                  // called while weights are copied to a GPU, in bytes
 	generate(ctx context.Context, prompt []int32, cfg pulsecol.Config, onStep func(models.Progress)) (*models.Result, error)
@@ -102,7 +103,8 @@ func (m lladaModel) sampler(f *samplerFlags) sampler {
 
 func (s *lladaSampler) newTokens() int { return s.o.GenLength }
 
-func (s *lladaSampler) blockLength() int { return s.o.BlockLength }
+func (s *lladaSampler) blockLength() int     { return s.o.BlockLength }
+func (s *lladaSampler) fillsAtPrefill() bool { return false }
 
 func (s *lladaSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
 
@@ -151,7 +153,8 @@ func (m dreamModel) sampler(f *samplerFlags) sampler {
 
 func (s *dreamSampler) newTokens() int { return s.o.MaxNewTokens }
 
-func (s *dreamSampler) blockLength() int { return s.o.BlockLength }
+func (s *dreamSampler) blockLength() int     { return s.o.BlockLength }
+func (s *dreamSampler) fillsAtPrefill() bool { return s.o.FirstTokenAtPrefill }
 
 func (s *dreamSampler) onLoad(report func(done, total int64)) { s.o.OnLoad = report }
 

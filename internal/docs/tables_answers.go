@@ -148,3 +148,31 @@ func inspectUnion(t *table) {
 		}
 	}
 }
+
+// answersCaches has the answers of generations with a cache of keys and values.
+func answersCaches(t *table) {
+	t.add("dual cache", "prefill", "full attention", "80 %", "90 %")
+	for _, part := range []struct {
+		model, name string
+		tasks       []string
+		every       []int
+	}{
+		{"llada", "LLaDA type, blocks of 8", []string{"multiquery@512", "lists@512", "arithmetic@512", "multiquery@1024"}, []int{1, 0}},
+		{"dream", "Dream type, one block of 32", []string{"tracking@512", "multiquery@512", "lists@512", "arithmetic@512", "tracking@1024", "multiquery@1024"}, []int{0}},
+	} {
+		t.add("**"+part.name+"**", "", "", "", "")
+		for _, task := range part.tasks {
+			for _, every := range part.every {
+				cells := []string{"`" + task + "`", map[int]string{0: "once", 1: "every block"}[every]}
+				for _, m := range []method{{"", "full", 0}, {"", "pulsecol", 0.8}, {"", "pulsecol", 0.9}} {
+					want := record{"model": part.model, "task": task, "cache": "dual", "prefill_every": every, "method": m.method}
+					if m.sparsity > 0 {
+						want["sparsity"] = m.sparsity
+					}
+					cells = append(cells, score(t.one("caches", want)))
+				}
+				t.add(cells...)
+			}
+		}
+	}
+}

@@ -33,6 +33,7 @@ var tables = map[string]func(*table){
 	"answers-schedules": answersSchedules,
 	"answers-refreshes": answersRefreshes,
 	"answers-groups":    answersGroups,
+	"answers-caches":    answersCaches,
 	"inspect-union":     inspectUnion,
 }
 
