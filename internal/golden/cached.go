@@ -77,6 +77,9 @@ func (c *CachedGeneration) Out() []int32 {
 // AllRows returns the number of rows of each forward.
 func (c *CachedGeneration) AllRows() []int { return slices.Concat(c.Rows, c.RowsPerForward) }
 
+// HasLogits reports whether there are logits of the case, which some have.
+func (c *CachedGeneration) HasLogits() bool { return c.set.Has(c.Name + ".logits_first_cached") }
+
 // FirstCached returns the logits [rows, vocabulary] of the first forward that is no prefill.
 func (c *CachedGeneration) FirstCached() []float32 { return c.logits("first_cached") }
 

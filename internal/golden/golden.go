@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/safetensors"
@@ -73,6 +74,9 @@ func Open(t testing.TB, name string) *Set {
 	})
 	return s
 }
+
+// Has reports whether the set has a tensor.
+func (s *Set) Has(name string) bool { return slices.Contains(s.file.Names(), name) }
 
 // Float32s returns a float tensor's elements, row-major, and its shape.
 func (s *Set) Float32s(name string) ([]float32, []int) {
