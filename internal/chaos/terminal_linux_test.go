@@ -93,10 +93,13 @@ func (m *terminal) left(t *testing.T, c command, before unix.Termios) {
 	if after := m.settings(t); after != before {
 		t.Errorf("%s: the terminal's settings were %+v, and are %+v", c, before, after)
 	}
-	time.Sleep(10 * time.Millisecond) // what is in the terminal has to be read
 	for _, mode := range []string{"\x1b[?1049", "\x1b[?2004"} {
-		if text := m.text(); strings.Count(text, mode+"h") != strings.Count(text, mode+"l") {
-			t.Errorf("%s: took %q without giving it back: %q", c, mode, shortened(text))
+		back := func() bool { return strings.Count(m.text(), mode+"h") == strings.Count(m.text(), mode+"l") }
+		for start := time.Now(); !back() && time.Since(start) < 10*time.Second; { // until the reader has all that was written
+			time.Sleep(time.Millisecond)
+		}
+		if !back() {
+			t.Errorf("%s: took %q without giving it back: %q", c, mode, shortened(m.text()))
 		}
 	}
 }
