@@ -19,7 +19,7 @@ func decodeQ4_K(dst []float32, block []byte) {
 		low, shift := q[b/2*32:][:32], 4*(b%2)
 		out := dst[32*b:][:32]
 		for i := range out {
-			out[i] = float32(ds*float32(low[i]>>shift&15)) - dm
+			out[i] = ds*float32(low[i]>>shift&15) - dm
 		}
 	}
 }
@@ -32,7 +32,7 @@ func decodeQ5_K(dst []float32, block []byte) {
 		low, shift := q[b/2*32:][:32], 4*(b%2)
 		out := dst[32*b:][:32]
 		for i := range out {
-			out[i] = float32(ds*float32(fifth(low[i]>>shift&15, uint32(high[i]>>b)))) - dm
+			out[i] = ds*float32(fifth(low[i]>>shift&15, uint32(high[i]>>b))) - dm
 		}
 	}
 }

@@ -2,8 +2,7 @@
 // formats of GGUF files, in which a block of consecutive elements of a row shares
 // scales.
 //
-// The values of a block are those of float32 arithmetic with each product and each sum
-// rounded, as the C and the Python implementation of the format have them, bit for bit.
+// The values of a block are those of the format's C and Python implementations, bit for bit.
 package quant
 
 import (
