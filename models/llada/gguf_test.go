@@ -98,6 +98,24 @@ func TestGGUFTokenizerOfFolder(t *testing.T) {
 	}
 }
 
+// TestGGUFSplit: a model in two files is that in one.
+func TestGGUFSplit(t *testing.T) {
+	tensors := modeltest.GGUFTensors(t, "llada", ggufForm.Names)
+	part := func(number uint16) []gguftest.Key {
+		return []gguftest.Key{{Name: "split.no", Value: number}, {Name: "split.count", Value: uint16(2)}, {Name: "split.tensors.count", Value: int32(len(tensors))}}
+	}
+	dir, half := t.TempDir(), len(tensors)/2
+	first := filepath.Join(dir, "m-00001-of-00002.gguf")
+	for path, data := range map[string][]byte{
+		first: gguftest.File(append(part(0), diffuse...), tensors[:half]), filepath.Join(dir, "m-00002-of-00002.gguf"): gguftest.File(part(1), tensors[half:]),
+	} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modeltest.LogitsEqualReference(t, modeltest.Opened(Open(first))(t), golden.Open(t, "llada/expected"))
+}
+
 // TestGGUFTied: without output.weight the head is the table of embeddings.
 func TestGGUFTied(t *testing.T) {
 	tensors := modeltest.GGUFTensors(t, "llada", ggufForm.Names)
