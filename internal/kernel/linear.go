@@ -166,7 +166,7 @@ func (l *linear) multiplyFloats() {
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes
 	l.s.weights = sized(&l.s.weights, l.panels()*panelSize)
-	l.s.column = sized(&l.s.column, depth)
+	l.s.column = sized(&l.s.column, l.w.packScratch(depth))
 	l.s.product = sized(&l.s.product, linearChunk*lanes)
 
 	for d := 0; d < in; d += depth {

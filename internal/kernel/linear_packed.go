@@ -80,7 +80,7 @@ func (p *packedLinear) panel(c int) (words, units []float32) {
 func (p *packedLinear) packWeights(c, d, n int) {
 	s, w, count := p.s, p.w, min(lanes, p.lastCol-c)
 	panel, units := p.panel(c)
-	s.column = sized(&s.column, n)
+	s.column = sized(&s.column, w.packScratch(n))
 	rounded := w.DType == BF16 && w.Precision == BFloat16
 	switch {
 	case rounded && active.bf16.perWord == 1:
