@@ -3,6 +3,7 @@ package pulsecol
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pulsecol/pulsecol/cudaop"
@@ -40,8 +41,8 @@ func WithRows(rows *gorgonia.Node) AttentionOption {
 
 // WithCache says that q, k and v are some consecutive rows of a sequence of n tokens, those
 // that a step computes (Controller.Pass). The layer keeps the keys and values of all tokens
-// from step to step. A controller whose Config has a Cache needs it. A padding mask is [B,n], and the rows of WithRows count those
-// of q. The result has no gradient.
+// from step to step. A controller whose Config has a Cache needs it. A padding mask is
+// [B,n], and the rows of WithRows count those of q. The result has no gradient.
 func WithCache(n int) AttentionOption {
 	return func(o *attentionOptions) { o.cached, o.hasCache = n, true }
 }
@@ -51,8 +52,8 @@ func WithCache(n int) AttentionOption {
 //
 // q is [B,H,N,D], k and v are [B,Hkv,N,D] with H a multiple of Hkv (query head h
 // reads key head h/(H/Hkv)), all float32, already split into heads and rotated.
-// The result has q's shape. A layer serves one Attention in each
-// graph, and on a GPU one in all.
+// The result has q's shape. A layer serves one Attention in each graph, and on a GPU one in
+// all.
 //
 // It adds three nodes: those of op.NewScoreCollect, op.NewGroupTopK and
 // op.NewColumnSparseAttn.
@@ -171,9 +172,9 @@ func (o *attentionOptions) checkCache(q, k, v *gorgonia.Node, l *Layer) error {
 	case !o.hasCache:
 	case o.cached < qs[2]:
 		return fmt.Errorf("%w: WithCache(%d) for %d rows of q, want at least as many tokens", op.ErrShape, o.cached, qs[2])
-	case !ks.Eq(v.Shape()) || ks[0] != qs[0] || ks[2] != qs[2] || ks[3] != qs[3] || qs[1]%ks[1] != 0:
+	case !slices.Equal(ks, v.Shape()) || ks[0] != qs[0] || ks[2] != qs[2] || ks[3] != qs[3] || qs[1]%ks[1] != 0:
 		return fmt.Errorf("%w: q %v, k %v and v %v may differ in their heads only, q's a multiple of the others'", op.ErrShape, qs, ks, v.Shape())
-	case o.mask != nil && !o.mask.Shape().Eq(tensor.Shape{qs[0], o.cached}):
+	case o.mask != nil && !slices.Equal(o.mask.Shape(), tensor.Shape{qs[0], o.cached}):
 		return fmt.Errorf("%w: padding mask %v, want [%d %d]", op.ErrShape, o.mask.Shape(), qs[0], o.cached)
 	}
 	return nil
