@@ -19,7 +19,7 @@ import (
 // step of a block that is no prefill is a commit: it starts with the rows of the previous
 // block, whose tokens are final. All others are block steps.
 //
-// Columns are chosen twice. A prefill refreshes the tables of all rows where the schedule
+// Columns are selected twice. A prefill refreshes the tables of all rows where the schedule
 // has asked for it since the last one. And the first step of a block, prefill or not,
 // attends from the block's rows to all keys and keeps, for each group of them, the columns
 // that the steps of this block read, together with the keys of the block. Patterns that are
@@ -144,13 +144,13 @@ func (c *Controller) nextCached() (Mode, exec.Pass, error) {
 	case err != nil || m == Dense || c.sel.Unchanging():
 		return m, p, err
 	case p.Kind == exec.Prefill:
-		p.Choose = true
+		p.Select = true
 		if m == Refresh || c.mustRefresh || !c.built() {
 			return Refresh, p, nil
 		}
 		return Reuse, p, nil
-	case p.Kind == exec.Commit || !c.chosen():
-		p.Choose = true
+	case p.Kind == exec.Commit || !c.blockSelected():
+		p.Select = true
 		return Dense, p, nil
 	}
 	return Reuse, p, nil
@@ -160,7 +160,7 @@ func (c *Controller) nextCached() (Mode, exec.Pass, error) {
 // c will take in g: keys, values, and with columns those of so many active rows and their
 // scores.
 func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64) {
-	chooses := slices.Contains(c.Modes(), Reuse) && !c.sel.Unchanging()
+	selects := slices.Contains(c.Modes(), Reuse) && !c.sel.Unchanging()
 	if g == nil {
 		return 0
 	}
@@ -170,7 +170,7 @@ func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64)
 		case exec.KVCache:
 			bytes += 4 * int64(n.Shape().TotalSize())
 		case exec.GroupTopK:
-			if s := n.Shape(); chooses {
+			if s := n.Shape(); selects {
 				groups := int64(s[0]) * int64(s[1]) * int64(kernel.Groups(active, c.group))
 				bytes += 4 * groups * int64(kernel.Words(spec.Len))
 				scores = max(scores, 4*groups*int64(spec.Len))
@@ -180,8 +180,8 @@ func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64)
 	return bytes + scores
 }
 
-// chosen reports whether every layer in use has columns of the block.
-func (c *Controller) chosen() bool {
+// blockSelected reports whether every layer in use has columns of the block.
+func (c *Controller) blockSelected() bool {
 	for _, l := range c.layers {
 		if l.used && !l.state.BlockBuilt() {
 			return false
@@ -197,7 +197,7 @@ func (c *Controller) endCached(failed bool) {
 		if pass.Kind == exec.Prefill {
 			c.filled = false
 		}
-		if pass.Choose {
+		if pass.Select {
 			for _, l := range c.layers {
 				l.state.DropBlock()
 			}

@@ -179,7 +179,7 @@ func (r *cacheRig) graphOf(rows int) *gorgonia.ExprGraph { return r.graph(rows).
 func TestStoppedCachedSteps(t *testing.T) {
 	cfg := pulsecol.Config{Cache: pulsecol.DualCache, Sparsity: 0.5, GroupSize: 4}
 	straight := startCached(t, cfg)
-	var stop func() // called when keys and values are stored and columns chosen
+	var stop func() // called when keys and values are stored and columns selected
 	cfg.Observer = observe(func(pulsecol.Observation) {
 		if stop != nil {
 			stop()

@@ -137,7 +137,7 @@ func TestCache(t *testing.T) {
 				}
 				number++
 				p := r.ctl.Pass()
-				wantPass, choose := want.next(b, i, j, previous, number, blocks*steps, off)
+				wantPass, selects := want.next(b, i, j, previous, number, blocks*steps, off)
 				if p != wantPass {
 					t.Fatalf("%s, block %d, step %d: %+v, want %+v", what, i, j, p, wantPass)
 				}
@@ -146,7 +146,7 @@ func TestCache(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s, block %d, step %d: %v", what, i, j, err)
 				}
-				y := want.step(p, b, choose, q, k, v)
+				y := want.step(p, b, selects, q, k, v)
 				for at := range got {
 					batch, row := at/(s.Heads*p.Rows*s.HeadDim), at/s.HeadDim%p.Rows
 					if mask != nil && mask[batch*s.Len+p.First+row] == 0 {

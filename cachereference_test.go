@@ -19,7 +19,7 @@ type cacheReference struct {
 
 	k, v  []float64      // [B, Hkv, N, D]
 	table map[[3]int]set // by batch row, head and group of all rows; nil before a refresh
-	block map[[3]int]set // by batch row, head and group of active rows; nil before they are chosen
+	block map[[3]int]set // by batch row, head and group of active rows; nil before they are selected
 
 	filled, pending bool // the cache has all keys; a refresh has fallen due
 
@@ -28,8 +28,8 @@ type cacheReference struct {
 
 // next returns what a step has to do: step i of a block, whose index counts from 0 as the
 // step's number from 1 over the generation. previous is the first row of the block before.
-// choose says that active rows choose the block's columns.
-func (c *cacheReference) next(b pulsecol.Block, index, i, previous, number, total int, dense bool) (p pulsecol.Pass, choose bool) {
+// selects says that the columns of the block are selected for active rows.
+func (c *cacheReference) next(b pulsecol.Block, index, i, previous, number, total int, dense bool) (p pulsecol.Pass, selects bool) {
 	end := b.End
 	if c.cfg.Cache == pulsecol.PrefixCache {
 		end = c.Len
@@ -78,7 +78,7 @@ func (c *cacheReference) next(b pulsecol.Block, index, i, previous, number, tota
 type set map[int]bool
 
 // step computes the rows of a pass from their queries, keys and values, [B, H, rows, D].
-func (c *cacheReference) step(p pulsecol.Pass, b pulsecol.Block, choose bool, q, k, v []float32) []float64 {
+func (c *cacheReference) step(p pulsecol.Pass, b pulsecol.Block, selects bool, q, k, v []float32) []float64 {
 	for head := range c.Batch * c.KVHeads {
 		for i := range p.Rows * c.HeadDim {
 			to := (head*c.Len+p.First)*c.HeadDim + i
@@ -91,10 +91,10 @@ func (c *cacheReference) step(p pulsecol.Pass, b pulsecol.Block, choose bool, q,
 	}
 	group := c.cfg.GroupSize
 	if p.Mode == pulsecol.Refresh {
-		c.table = c.choose(q, p, 0, c.Len)
+		c.table = c.selectKeys(q, p, 0, c.Len)
 	}
-	if choose {
-		c.block = c.choose(q, p, b.First, to)
+	if selects {
+		c.block = c.selectKeys(q, p, b.First, to)
 		for _, keys := range c.block {
 			for j := b.First; j < b.End; j++ {
 				keys[j] = true
@@ -181,10 +181,10 @@ func (c *cacheReference) weights(q []float32, batch, h int, see func(j int) bool
 	return w
 }
 
-// choose returns the keys with the highest mean weight of each group of the rows
+// selectKeys returns the keys with the highest mean weight of each group of the rows
 // [from, to), a pass's own.
-func (c *cacheReference) choose(q []float32, p pulsecol.Pass, from, to int) map[[3]int]set {
-	chosen := map[[3]int]set{}
+func (c *cacheReference) selectKeys(q []float32, p pulsecol.Pass, from, to int) map[[3]int]set {
+	selected := map[[3]int]set{}
 	for batch := range c.Batch {
 		for h := range c.Heads {
 			for first := from; first < to; first += c.cfg.GroupSize {
@@ -198,11 +198,11 @@ func (c *cacheReference) choose(q []float32, p pulsecol.Pass, from, to int) map[
 						mean[j] += w
 					}
 				}
-				chosen[[3]int{batch, h, (first - from) / c.cfg.GroupSize}] = c.top(mean, batch)
+				selected[[3]int{batch, h, (first - from) / c.cfg.GroupSize}] = c.top(mean, batch)
 			}
 		}
 	}
-	return chosen
+	return selected
 }
 
 // top returns the keys of the units, single keys or blocks of keys, with the highest sums.

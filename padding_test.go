@@ -10,10 +10,10 @@ import (
 	"github.com/pulsecol/pulsecol/internal/kernel"
 )
 
-// TestPaddingQueriesDoNotChoose: the values of padding queries affect neither the columns
+// TestPaddingQueriesDoNotSelect: the values of padding queries affect neither the columns
 // of any group nor the kept share of attention. A group of padding only keeps the first
 // real keys.
-func TestPaddingQueriesDoNotChoose(t *testing.T) {
+func TestPaddingQueriesDoNotSelect(t *testing.T) {
 	const group = 8
 	s := kernel.Shape{Batch: 3, Heads: 2, KVHeads: 1, Len: 44, HeadDim: 8}
 	pad := []int{3, 20, 41}
@@ -44,7 +44,7 @@ func TestPaddingQueriesDoNotChoose(t *testing.T) {
 				}
 			}
 			if !slices.Equal(tables[0].Bits, tables[1].Bits) {
-				t.Errorf("%v, %v: other padding queries choose other columns", pattern, precision)
+				t.Errorf("%v, %v: other padding queries select other columns", pattern, precision)
 			}
 			if _, columns := pattern.(pulsecol.Columns); !columns {
 				continue

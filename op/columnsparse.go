@@ -131,7 +131,7 @@ func (o *columnSparseAttn) attend(y []float32, a *kernel.Operands, table *kernel
 		}
 	}
 	rows := a.Queries()
-	if table == nil || o.p.Cached == 0 || !o.p.State.Step().Pass().Choose {
+	if table == nil || o.p.Cached == 0 || !o.p.State.Step().Pass().Select {
 		some(0, rows, table)
 		return
 	}

@@ -98,8 +98,8 @@ func (o *groupTopK) update(scores *tensor.Dense, mask []float32) (gorgonia.Value
 	}
 	defer st.AddTime(mode, time.Now())
 	pass := st.Step().Pass()
-	if pass.Choose {
-		if err := o.chooseBlock(mask); err != nil {
+	if pass.Select {
+		if err := o.selectBlock(mask); err != nil {
 			return nil, err
 		}
 	}
@@ -126,10 +126,10 @@ func (o *groupTopK) update(scores *tensor.Dense, mask []float32) (gorgonia.Value
 	return o.finish(st.Value())
 }
 
-// chooseBlock selects the columns of the step's block.
-func (o *groupTopK) chooseBlock(mask []float32) error {
+// selectBlock selects the columns of the step's block.
+func (o *groupTopK) selectBlock(mask []float32) error {
 	b := o.spec.State.BlockScores()
-	return o.spec.State.ChooseBlock(o.spec.Group, func(rows []uint32, head int) {
+	return o.spec.State.SelectBlock(o.spec.Group, func(rows []uint32, head int) {
 		o.topK(rows, b.Scores, mask, b.Heads, b.Groups, head)
 	}, o.Stopped)
 }

@@ -80,7 +80,7 @@ func (o *scoreCollect) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		}
 		defer st.AddTime(mode, time.Now())
 		o.p.Handoff.Output = nil
-		if st.Step().Pass().Choose {
+		if st.Step().Pass().Select {
 			o.collectBlock(&a)
 		}
 		if mode != Refresh || o.p.Selection.Unchanging() {

@@ -48,8 +48,8 @@ def generate_llada(model, prompt, gen_length: int, block_length: int, steps: int
             confidence, token = logits.softmax(-1).max(-1)
             confidence[window != data.MASK] = -math.inf
             confidence[:, begin + block_length:] = -math.inf
-            chosen = confidence.sort(dim=1, descending=True, stable=True).indices[:, :quota]
-            window.scatter_(1, chosen, token.gather(1, chosen))
+            accepted = confidence.sort(dim=1, descending=True, stable=True).indices[:, :quota]
+            window.scatter_(1, accepted, token.gather(1, accepted))
     return window
 
 
@@ -77,8 +77,8 @@ def generate_dream(model, prompt, max_new_tokens: int, steps: int, alg: str, eps
         confidence = confidence.masked_fill(~masked, -math.inf)
         mean = masked.sum().float().cpu() / len(x)
         count = int(mean if i == steps - 1 else mean * (1 - times[i + 1] / times[i]))
-        chosen = confidence.sort(dim=1, descending=True, stable=True).indices[:, :count]
-        window.scatter_(1, chosen, torch.where(masked, token, window).gather(1, chosen))
+        accepted = confidence.sort(dim=1, descending=True, stable=True).indices[:, :count]
+        window.scatter_(1, accepted, torch.where(masked, token, window).gather(1, accepted))
     return window
 
 
@@ -94,7 +94,7 @@ def refresh_steps(steps: int, eta: float, refreshes: int) -> set[int]:
 
 
 class PulseCol:
-    """Column-sparse attention whose columns are chosen anew at the refresh steps (arXiv 2605.20813).
+    """Column-sparse attention whose columns are selected anew at the refresh steps (arXiv 2605.20813).
 
     Queries are cut into groups. A refresh step computes dense attention and keeps, for every head
     and group, the (1 - sparsity) share of keys with the most attention; other steps use only those.

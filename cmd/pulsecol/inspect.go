@@ -40,7 +40,7 @@ func (inspectCmd) Help() string {
   churn    share of these that a refresh replaces
   union    different keys that the groups of 128 neighbouring queries keep together, over the number that one of them keeps: 1 if they keep the same, 4 if groups of 32 share none
 
-Numbers are means over queries, heads, layers, and the steps for which a method has chosen keys. The oracle chooses its columns anew in every step: no schedule of columns keeps more mass. Every method takes the flags that apply to it; the sparsity is that of all of them, 0.8 unless --sparsity is given.
+Numbers are means over queries, heads, layers, and the steps for which a method has selected keys. The oracle selects its columns anew in every step: no schedule of columns keeps more mass. Every method takes the flags that apply to it; the sparsity is that of all of them, 0.8 unless --sparsity is given.
 
 Examples:
   pulsecol inspect --out pictures                    the small model and its own question
@@ -147,7 +147,7 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 	case "adaptive":
 		return nil, usagef("--schedule adaptive: follows the attention of its own generation; inspect looks at that of full attention")
 	case "dense":
-		return nil, usagef("--schedule dense: chooses no keys to look at")
+		return nil, usagef("--schedule dense: selects no keys to look at")
 	}
 	sparsity := or(c.Methods.Sparsity, 0.8)
 	if sparsity == 0 {
@@ -213,7 +213,7 @@ func (c *inspectCmd) shown(m *openModel, methods []*inspected, total int) (*show
 		return nil, errors.Join(errs...)
 	}
 	if first := w.method.firstChoice(total); w.step < first {
-		return nil, usagef("--step %d: %s chooses its first keys in step %d", w.step, name, first)
+		return nil, usagef("--step %d: %s selects its first keys in step %d", w.step, name, first)
 	}
 	return w, nil
 }

@@ -224,7 +224,7 @@ func (in *inspector) close() {
 // caption describes attention.png.
 func (in *inspector) caption(i *inspection) inspect.Caption {
 	w, m := in.shown, in.shown.method
-	chosen := "the same in every step"
+	selection := "the same in every step"
 	if m.Schedule != nil {
 		at := 0
 		for _, r := range m.refreshes {
@@ -232,12 +232,12 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 				at = r
 			}
 		}
-		chosen = fmt.Sprintf("chosen in step %d", at)
+		selection = fmt.Sprintf("selected in step %d", at)
 	}
 	return inspect.Caption{
 		Title: fmt.Sprintf("Step %d of %d, layer %d, head %d: %s keeps %.1f %% of the attention mass",
 			w.step, i.Steps, w.layer, w.head, m.method, 100*in.seen.Mass),
-		Detail: fmt.Sprintf("%s; %s, %s", i.title, m.describePattern(), chosen),
+		Detail: fmt.Sprintf("%s; %s, %s", i.title, m.describePattern(), selection),
 		Prompt: i.PromptTokens,
 	}
 }

@@ -11,9 +11,9 @@ type Mode string
 // The modes.
 const (
 	Dense   Mode = "dense"   // to all keys
-	Refresh Mode = "refresh" // all rows, to all keys: main table and block columns are chosen
+	Refresh Mode = "refresh" // all rows, to all keys: main table and block columns are selected
 	Reuse   Mode = "reuse"   // all rows, to the main table
-	First   Mode = "first"   // first forward of a block: active rows to all keys, others to the main table; block columns are chosen
+	First   Mode = "first"   // first forward of a block: active rows to all keys, others to the main table; block columns are selected
 	Within  Mode = "block"   // active rows, to block columns and the block
 )
 
@@ -64,17 +64,17 @@ func (m *Model) attend(mem *memory, c *Columns, w window, pad int, q, keys, valu
 			m.weigh(h, out[i], p, values, read)
 			probabilities[i] = p
 		}
-		choose := func(lo, hi int) []int {
+		selectKeys := func(lo, hi int) []int {
 			return topKeys(probabilities[max(lo, pad)-w.first:max(hi, pad)-w.first], all, c.Sparsity)
 		}
 		if w.mode == Refresh {
 			for lo := 0; lo < w.end; lo += c.GroupSize {
-				mem.main[h] = append(mem.main[h], choose(lo, min(lo+c.GroupSize, w.end)))
+				mem.main[h] = append(mem.main[h], selectKeys(lo, min(lo+c.GroupSize, w.end)))
 			}
 		}
 		if w.mode == Refresh || w.mode == First {
 			for lo := w.active; lo < w.beyond; lo += c.GroupSize {
-				mem.block[h] = append(mem.block[h], choose(lo, min(lo+c.GroupSize, w.beyond)))
+				mem.block[h] = append(mem.block[h], selectKeys(lo, min(lo+c.GroupSize, w.beyond)))
 			}
 		}
 	}

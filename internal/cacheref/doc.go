@@ -15,12 +15,12 @@
 // holds the rows before a0, which stay as they are. The first forward of a block that is
 // no prefill begins at the a0 of the block before, and so commits that block's tokens.
 //
-// Columns are k = max(1, ⌊(1-sparsity) n⌋) of a sequence's n keys, chosen for each query
+// Columns are k = max(1, ⌊(1-sparsity) n⌋) of a sequence's n keys, selected for each query
 // head and group of rows: those with the highest mean probability over the rows, and of
 // equal ones the smallest. The main table has groups by absolute position. A refresh that
 // falls due is done at the next prefill, and the first prefill is one; other prefills
 // reuse the table. Block columns are those of the active rows, in groups from a0 on, and
-// are chosen in the first forward of a block, in which the active rows attend to all keys.
+// are selected in the first forward of a block, in which the active rows attend to all keys.
 // In its other forwards they read block columns and always [a0, e).
 //
 // Padding on the left of a sequence is never attended to and has no part in a mean.

@@ -114,7 +114,7 @@ func badWeights(rng *rand.Rand, text, data string) string {
 	numbers := []uint64{0, 1, 2, 7, 8, uint64(len(text) - 1), uint64(len(text) + 1), uint64(len(data)), uint64(len(data)) + 1, uint64(len(file)), 1 << 20, 100_000_001, 1 << 31, 1 << 32, 1 << 62, 1 << 63, 1<<64 - 1}
 	switch rng.IntN(6) {
 	case 0: // another length of the header
-		return string(binary.LittleEndian.AppendUint64(nil, choose(rng, numbers))) + file[8:]
+		return string(binary.LittleEndian.AppendUint64(nil, oneOf(rng, numbers))) + file[8:]
 	case 1:
 		return withHeader(mutated(rng, text), data)
 	case 2: // other data
@@ -124,7 +124,7 @@ func badWeights(rng *rand.Rand, text, data string) string {
 		}
 		return string(b)
 	case 3:
-		return file + choose(rng, oddText)
+		return file + oneOf(rng, oddText)
 	}
 	var tensors map[string]map[string]any // one member of one tensor
 	if err := json.Unmarshal([]byte(text), &tensors); err != nil {
@@ -136,16 +136,16 @@ func badWeights(rng *rand.Rand, text, data string) string {
 			names = append(names, name)
 		}
 	}
-	tensor := tensors[choose(rng, names)]
+	tensor := tensors[oneOf(rng, names)]
 	switch rng.IntN(4) {
 	case 0:
-		tensor["dtype"] = choose(rng, []string{"F64", "F16", "BF16", "I8", "U8", "I64", "BOOL", "F8_E4M3", "F32 ", "f32", "", "\x00"})
+		tensor["dtype"] = oneOf(rng, []string{"F64", "F16", "BF16", "I8", "U8", "I64", "BOOL", "F8_E4M3", "F32 ", "f32", "", "\x00"})
 	case 1:
-		tensor["shape"] = []any{choose(rng, numbers), choose(rng, numbers)}
+		tensor["shape"] = []any{oneOf(rng, numbers), oneOf(rng, numbers)}
 	case 2:
-		tensor["data_offsets"] = []any{choose(rng, numbers), choose(rng, numbers)}
+		tensor["data_offsets"] = []any{oneOf(rng, numbers), oneOf(rng, numbers)}
 	case 3:
-		other := tensors[choose(rng, names)]
+		other := tensors[oneOf(rng, names)]
 		tensor["data_offsets"], other["data_offsets"] = other["data_offsets"], tensor["data_offsets"]
 	}
 	changed, err := json.Marshal(tensors)

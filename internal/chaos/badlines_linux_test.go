@@ -80,13 +80,13 @@ func TestBadLines(t *testing.T) {
 func badLine(rng *rand.Rand, line, flags []string) (args, odd []string) {
 	args = slices.Clone(line)
 	for range 1 + rng.IntN(3) {
-		flag, value := "--nothing", choose(rng, oddValues)
+		flag, value := "--nothing", oneOf(rng, oddValues)
 		if len(flags) > 0 {
-			flag = choose(rng, flags)
+			flag = oneOf(rng, flags)
 		}
 		switch rng.IntN(12) {
 		case 0: // unknown
-			flag += choose(rng, []string{"x", "-", "\xff", "é"})
+			flag += oneOf(rng, []string{"x", "-", "\xff", "é"})
 		case 1: // as an argument
 			args = append(args, value)
 			continue

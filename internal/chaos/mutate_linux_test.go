@@ -23,7 +23,7 @@ var oddText = []string{
 	"{% for a in range(1000000000) %}{% for b in range(1000000000) %}{% endfor %}{% endfor %}", strings.Repeat("(", 10000), strings.Repeat("a", 1<<16),
 }
 
-func choose[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+func oneOf[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
 // mutated returns text with something wrong.
 func mutated(rng *rand.Rand, text string) string {
@@ -33,7 +33,7 @@ func mutated(rng *rand.Rand, text string) string {
 		}
 	}
 	if text == "" {
-		return choose(rng, oddText)
+		return oneOf(rng, oddText)
 	}
 	from := rng.IntN(len(text))
 	to := min(len(text), from+1+rng.IntN(64))
@@ -53,7 +53,7 @@ func mutated(rng *rand.Rand, text string) string {
 	case 4: // two texts
 		return text + text
 	}
-	return text[:from] + choose(rng, oddText) + text[from:]
+	return text[:from] + oneOf(rng, oddText) + text[from:]
 }
 
 // mutatedJSON changes a value of a JSON text, or of one of its lines if each is one.
@@ -97,17 +97,17 @@ func mutatedValue(rng *rand.Rand, text string) (string, bool) {
 	}
 	walk(root)
 	if len(changes) == 0 {
-		return choose(rng, oddJSON), true
+		return oneOf(rng, oddJSON), true
 	}
 	if rng.IntN(2) == 0 { // large files have few values of the first levels
 		changes = changes[:min(len(changes), 100)]
 	}
 	for range 1 + rng.IntN(2) {
-		choose(rng, changes)()
+		oneOf(rng, changes)()
 	}
 	out, err := json.Marshal(root)
 	if err != nil {
 		return "", false
 	}
-	return strings.ReplaceAll(string(out), `"`+place+`"`, choose(rng, oddJSON)), true
+	return strings.ReplaceAll(string(out), `"`+place+`"`, oneOf(rng, oddJSON)), true
 }

@@ -75,15 +75,15 @@ func Open(fsys fs.FS) (*Template, error) {
 		return nil, err
 	}
 	t.Name = infile.Name(fsys, configName) + ": chat_template"
-	if t.Source, err = chosen(config.ChatTemplate); err != nil {
+	if t.Source, err = templateSource(config.ChatTemplate); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Name, err)
 	}
 	return t, nil
 }
 
-// chosen returns the template in the value of chat_template; it is empty if there is
+// templateSource returns the template in the value of chat_template; it is empty if there is
 // none.
-func chosen(value json.RawMessage) (string, error) {
+func templateSource(value json.RawMessage) (string, error) {
 	if len(value) == 0 || string(value) == "null" {
 		return "", nil
 	}

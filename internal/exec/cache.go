@@ -111,13 +111,13 @@ func (s *State) MakeBlockScores(batch, heads, group int) []float32 {
 	return b.Scores
 }
 
-// BlockScores returns the latest of MakeBlockScores, until ChooseBlock has read them.
+// BlockScores returns the latest of MakeBlockScores, until SelectBlock has read them.
 func (s *State) BlockScores() *BlockScores { return &s.cache.scores }
 
-// ChooseBlock builds the columns of the step's active rows from their scores, in groups of
+// SelectBlock builds the columns of the step's active rows from their scores, in groups of
 // group queries. topK fills the rows of one head, whose index counts over all batch rows.
 // The keys of the block are among the columns. On an error of stopped there are none.
-func (s *State) ChooseBlock(group int, topK func(rows []uint32, head int), stopped func() error) error {
+func (s *State) SelectBlock(group int, topK func(rows []uint32, head int), stopped func() error) error {
 	pass, heads := s.step.Pass(), s.cache.scores.Batch*s.cache.scores.Heads
 	b := s.reserveBlock(heads, pass.From, pass.To-pass.From, pass.Len, kernel.Table{Group: group, Reach: -1})
 	size := len(b.table.Bits) / heads

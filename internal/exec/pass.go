@@ -15,8 +15,8 @@ type Pass struct {
 	// whatever columns say.
 	From, To, End int
 
-	// Choose says that active rows attend to all keys and choose the columns of the block.
-	Choose bool
+	// Select says that active rows attend to all keys, and the columns of the block are selected.
+	Select bool
 }
 
 // PassKind is the use that a step makes of cached keys and values.

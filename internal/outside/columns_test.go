@@ -50,16 +50,16 @@ func (g *run) columns(t *testing.T, layer int, a *operands, mode pulsecol.Mode) 
 				candidates = append(candidates, j)
 			}
 		}
-		if err := g.chosen(a, got, b, candidates); err != nil {
+		if err := g.checkSelected(a, got, b, candidates); err != nil {
 			t.Errorf("layer %d, batch row %d: %v", layer, b, err)
 			return
 		}
 	}
 }
 
-// chosen returns an error unless the groups of a batch row keep the keys that the pattern
+// checkSelected returns an error unless the groups of a batch row keep the keys that the pattern
 // says.
-func (g *run) chosen(a *operands, got *pulsecol.ColumnTable, b int, candidates []int) error {
+func (g *run) checkSelected(a *operands, got *pulsecol.ColumnTable, b int, candidates []int) error {
 	sparsity := g.ctl.Config().Sparsity
 	var first, scale = 0, 0.0
 	var sd sparseD
@@ -86,9 +86,9 @@ func (g *run) chosen(a *operands, got *pulsecol.ColumnTable, b int, candidates [
 				err = isTopK(s, candidates, keep(sparsity, len(candidates)), keys)
 			case pulsecol.Blocks:
 				sums, blocks := blockSums(s, candidates, 0, p.Size)
-				var chosen []int
-				if chosen, err = blocksOf(keys, candidates, 0, p.Size); err == nil {
-					err = isTopK(sums, blocks, keep(sparsity, (a.n+p.Size-1)/p.Size), chosen)
+				var selected []int
+				if selected, err = blocksOf(keys, candidates, 0, p.Size); err == nil {
+					err = isTopK(sums, blocks, keep(sparsity, (a.n+p.Size-1)/p.Size), selected)
 				}
 			case pulsecol.SparseD:
 				err = sd.check(s, generated.window((h*got.Groups()+u)*a.n, a.n), candidates, keys)

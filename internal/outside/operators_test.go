@@ -159,9 +159,9 @@ func (c *operatorCase) groupTopK() {
 			err = isTopK(s, candidates, keep(sel.Sparsity, len(candidates)), keys)
 		case op.SelectBlocks:
 			sums, blocks := blockSums(s, candidates, 0, sel.Block)
-			var chosen []int
-			if chosen, err = blocksOf(keys, candidates, 0, sel.Block); err == nil {
-				err = isTopK(sums, blocks, keep(sel.Sparsity, (a.n+sel.Block-1)/sel.Block), chosen)
+			var selected []int
+			if selected, err = blocksOf(keys, candidates, 0, sel.Block); err == nil {
+				err = isTopK(sums, blocks, keep(sel.Sparsity, (a.n+sel.Block-1)/sel.Block), selected)
 			}
 		default:
 			generated := newArray(a.n)

@@ -20,17 +20,17 @@ func topK(scores []float64, candidates []int, k int) []int {
 	return order
 }
 
-// isTopK returns an error unless chosen are the k candidates with the highest scores, as
+// isTopK returns an error unless selected are the k candidates with the highest scores, as
 // far as their errors let one tell. Scores without an error decide ties by the index.
-func isTopK(scores array, candidates []int, k int, chosen []int) error {
-	if want := min(k, len(candidates)); len(chosen) != want {
-		return fmt.Errorf("%d are chosen, want %d of %d", len(chosen), want, len(candidates))
+func isTopK(scores array, candidates []int, k int, selected []int) error {
+	if want := min(k, len(candidates)); len(selected) != want {
+		return fmt.Errorf("%d are selected, want %d of %d", len(selected), want, len(candidates))
 	}
 	picked := map[int]bool{}
-	for _, j := range chosen {
+	for _, j := range selected {
 		picked[j] = true
 	}
-	worst, at := math.Inf(1), -1 // the most that the weakest of the chosen may have
+	worst, at := math.Inf(1), -1 // the most that the weakest of the selected may have
 	for _, j := range candidates {
 		if s := scores.v[j] + scores.e[j]; picked[j] && s < worst {
 			worst, at = s, j
@@ -41,14 +41,14 @@ func isTopK(scores array, candidates []int, k int, chosen []int) error {
 		if picked[j] {
 			found++
 		} else if least := scores.v[j] - scores.e[j]; least > worst {
-			return fmt.Errorf("%d is chosen with a score of at most %g, and %d is not with at least %g", at, worst, j, least)
+			return fmt.Errorf("%d is selected with a score of at most %g, and %d is not with at least %g", at, worst, j, least)
 		}
 	}
-	if found != len(chosen) {
-		return fmt.Errorf("%v are chosen, not all of them from %v", chosen, candidates)
+	if found != len(selected) {
+		return fmt.Errorf("%v are selected, not all of them from %v", selected, candidates)
 	}
-	if exactly := topK(scores.v, candidates, k); isExact(scores) && !slices.Equal(exactly, chosen) {
-		return fmt.Errorf("%v are chosen, want %v", chosen, exactly)
+	if exactly := topK(scores.v, candidates, k); isExact(scores) && !slices.Equal(exactly, selected) {
+		return fmt.Errorf("%v are selected, want %v", selected, exactly)
 	}
 	return nil
 }
@@ -137,24 +137,24 @@ func (s sparseD) check(scores, generated array, candidates, keys []int) error {
 	}{{"all", 0, scores, s.quota(blocks)}, {"the generated part", first, generated, s.quota(blocks - last)}} {
 		sums, ranked := blockSums(part.s, all, part.from, s.size)
 		most := sums.v
-		chosen, err := blocksOf(keys, candidates, part.from, s.size)
+		selected, err := blocksOf(keys, candidates, part.from, s.size)
 		if err != nil {
 			return err
 		}
 		if part.from == 0 { // picks inside the generated part are thrown away
-			chosen = slices.DeleteFunc(chosen, func(at int) bool { return at >= last })
+			selected = slices.DeleteFunc(selected, func(at int) bool { return at >= last })
 		}
-		if err := s.consistent(sums, ranked, part.quota, chosen, candidates, part.from, part.from == 0, last); err != nil {
+		if err := s.consistent(sums, ranked, part.quota, selected, candidates, part.from, part.from == 0, last); err != nil {
 			return fmt.Errorf("ranking of %s, sums %.3g: %w", part.name, most, err)
 		}
 	}
 	return nil
 }
 
-// consistent returns an error unless the chosen blocks may be what is left of the quota
+// consistent returns an error unless the selected blocks may be what is left of the quota
 // best. Of these, blocks of padding alone do not show, and in the ranking of all nor do
 // blocks from last on.
-func (s sparseD) consistent(sums array, ranked []int, quota int, chosen, candidates []int, from int, prompt bool, last int) error {
+func (s sparseD) consistent(sums array, ranked []int, quota int, selected, candidates []int, from int, prompt bool, last int) error {
 	hidden := func(at int) bool {
 		return prompt && at >= last || !slices.ContainsFunc(candidates, func(j int) bool { return j >= from && (j-from)/s.size == at })
 	}
@@ -176,7 +176,7 @@ func (s sparseD) consistent(sums array, ranked []int, quota int, chosen, candida
 				maybe++
 			}
 		}
-		switch in := slices.Contains(chosen, at); {
+		switch in := slices.Contains(selected, at); {
 		case in && before >= quota:
 			return fmt.Errorf("block %d is kept, with %d before it and a quota of %d", at, before, quota)
 		case !in && maybe < quota:

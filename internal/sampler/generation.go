@@ -203,18 +203,18 @@ func topByConfidence(proposals []proposal, accept func(batch int, ordered []prop
 		slices.SortFunc(ordered, func(a, b proposal) int {
 			return cmp.Or(cmp.Compare(b.confidence, a.confidence), cmp.Compare(a.Pos, b.Pos))
 		})
-		chosen := ordered[:min(accept(batch, ordered), len(ordered))]
-		slices.SortFunc(chosen, func(a, b proposal) int { return cmp.Compare(a.Pos, b.Pos) })
-		kept = append(kept, chosen...)
+		accepted := ordered[:min(accept(batch, ordered), len(ordered))]
+		slices.SortFunc(accepted, func(a, b proposal) int { return cmp.Compare(a.Pos, b.Pos) })
+		kept = append(kept, accepted...)
 		proposals = proposals[end:]
 	}
 	return kept
 }
 
-// commit writes the chosen tokens and ends the step.
-func (g *generation) commit(block int, chosen []proposal) {
-	rows := make([]Row, len(chosen))
-	for i, c := range chosen {
+// commit writes the accepted tokens and ends the step.
+func (g *generation) commit(block int, accepted []proposal) {
+	rows := make([]Row, len(accepted))
+	for i, c := range accepted {
 		g.ids[c.Batch][c.Pos] = c.token
 		rows[i] = c.Row
 	}

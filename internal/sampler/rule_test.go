@@ -150,11 +150,11 @@ func TestApplyRuleKeepsLogits(t *testing.T) {
 // remote are logits that implement RuleApplier.
 type remote struct {
 	lmhead.Host
-	chosen, read *int // calls
+	applied, read *int // calls
 }
 
 func (r remote) ApplyRule(rule *lmhead.Rule) ([]lmhead.Choice, error) {
-	*r.chosen++
+	*r.applied++
 	n := len(r.Host)
 	if rule.Guidance != 0 {
 		n /= 2
@@ -212,13 +212,13 @@ func TestRuleAppliers(t *testing.T) {
 		for _, rows := range []int{1, 3, 1000} {
 			defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
 			chunkBytes = rows * 4 * vocab
-			chosen, read, asked := 0, 0, 0
+			applied, read, asked := 0, 0, 0
 			got, err := c.sampler.Generate(t.Context(), prompts, func(ctx context.Context, p Pass) (lmhead.Logits, error) {
 				logits, err := model(ctx, p)
 				if len(p.Rows) > 0 {
 					asked++
 				}
-				return remote{logits.(lmhead.Host), &chosen, &read}, err
+				return remote{logits.(lmhead.Host), &applied, &read}, err
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -226,8 +226,8 @@ func TestRuleAppliers(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, chunks of %d rows (-want +got):\n%s", name, rows, diff)
 			}
-			if c.greedy && (chosen != asked || read != 0) || !c.greedy && (chosen != 0 || read < asked || rows == 1 && read <= asked) {
-				t.Errorf("%s, chunks of %d rows: %d steps with rows, %d choices, %d reads", name, rows, asked, chosen, read)
+			if c.greedy && (applied != asked || read != 0) || !c.greedy && (applied != 0 || read < asked || rows == 1 && read <= asked) {
+				t.Errorf("%s, chunks of %d rows: %d steps with rows, %d choices, %d reads", name, rows, asked, applied, read)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (v niah) text(r *rand.Rand, n int, words wordLists, essay []string) rulerTe
 		}
 	}
 	r.Shuffle(len(needles), func(i, j int) { needles[i], needles[j] = needles[j], needles[i] })
-	queried := chooseDistinct(r, keys, v.queries)
+	queried := selectDistinct(r, keys, v.queries)
 	var answers []string
 	for _, k := range queried {
 		answers = append(answers, values[k]...)

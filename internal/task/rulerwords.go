@@ -53,10 +53,10 @@ func cwePrompt(list string) string {
 
 // numberedWords is a list of n different words, the first ten of which are repeated more often.
 func numberedWords(r *rand.Rand, words []string, n, common, other int) (list string, most []string) {
-	chosen := chooseDistinct(r, words, n)
-	all := slices.Concat(slices.Repeat(chosen[:commonWords], common), slices.Repeat(chosen[commonWords:], other))
+	selected := selectDistinct(r, words, n)
+	all := slices.Concat(slices.Repeat(selected[:commonWords], common), slices.Repeat(selected[commonWords:], other))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return numbered(all), chosen[:commonWords]
+	return numbered(all), selected[:commonWords]
 }
 
 // numbered numbers words from 1.

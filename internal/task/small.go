@@ -131,7 +131,7 @@ const (
 
 // retrieval asks for one of one to six magic numbers in a text.
 func retrieval(r *rand.Rand, length int, tokens Count) (piece, bool) {
-	keys := chooseDistinct(r, magicKeys, 1+r.IntN(mostNeedles))
+	keys := selectDistinct(r, magicKeys, 1+r.IntN(mostNeedles))
 	needles := drawNeedles(r, keys)
 	question := asked(magicQuestion(keys[0]), "")
 	return inText(r, length, tokens, needles, piece{question.text, needles[0][0]})
@@ -139,7 +139,7 @@ func retrieval(r *rand.Rand, length int, tokens Count) (piece, bool) {
 
 // multiquery asks for two to four of four to six magic numbers in a text.
 func multiquery(r *rand.Rand, length int, tokens Count) (piece, bool) {
-	keys := chooseDistinct(r, magicKeys, mostAsked+r.IntN(mostNeedles-mostAsked+1))
+	keys := selectDistinct(r, magicKeys, mostAsked+r.IntN(mostNeedles-mostAsked+1))
 	needles := drawNeedles(r, keys)
 	n := 2 + r.IntN(mostAsked-1)
 	var values []string
@@ -152,7 +152,7 @@ func multiquery(r *rand.Rand, length int, tokens Count) (piece, bool) {
 // tracking asks for all names of one of two to four chains of two to five names in a text. The
 // small models were trained on it and have not learned it.
 func tracking(r *rand.Rand, length int, tokens Count) (piece, bool) {
-	keys := chooseDistinct(r, magicKeys, mostChains*mostNames)
+	keys := selectDistinct(r, magicKeys, mostChains*mostNames)
 	var chains [][]string
 	var question piece
 	numbers := map[string]bool{}

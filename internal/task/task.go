@@ -190,8 +190,8 @@ func stream(seed uint64, task string, sample int) *rand.Rand {
 // randomElement returns a uniformly drawn element of from.
 func randomElement[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// chooseDistinct returns n different elements of from in random order.
-func chooseDistinct[T any](r *rand.Rand, from []T, n int) []T {
+// selectDistinct returns n different elements of from in random order.
+func selectDistinct[T any](r *rand.Rand, from []T, n int) []T {
 	order := r.Perm(len(from))[:n]
 	out := make([]T, n)
 	for i, j := range order {

@@ -28,14 +28,14 @@ import (
 type watched struct {
 	session.Sampler
 	hide     bool
-	choosers *int
+	appliers *int
 }
 
 func (w watched) Generate(ctx context.Context, prompts [][]int32, forward sampler.Forward) (*sampler.Result, error) {
 	return w.Sampler.Generate(ctx, prompts, func(ctx context.Context, p sampler.Pass) (lmhead.Logits, error) {
 		logits, err := forward(ctx, p)
 		if _, ok := logits.(lmhead.RuleApplier); ok {
-			*w.choosers++
+			*w.appliers++
 		}
 		if w.hide {
 			logits = struct{ lmhead.Logits }{logits}
@@ -96,9 +96,9 @@ func TestInputsFirst(t *testing.T) {
 	}
 }
 
-// TestChoosing: every sampler gives the same tokens whether the GPU applies its rule
+// TestSamplersApplyRules: every sampler gives the same tokens whether the GPU applies its rule
 // or the rows are copied from there; in batches with padding, guided, in blocks.
-func TestChoosing(t *testing.T) {
+func TestSamplersApplyRules(t *testing.T) {
 	l, d := openModels(t)
 	const tokens = 12
 	lladaWith := func(change func(*sampler.LLaDA)) func(onStep func(sampler.StepInfo)) session.Sampler {
@@ -157,11 +157,11 @@ func TestChoosing(t *testing.T) {
 			defer sess.Close()
 			var answers [2][]models.Result
 			for i, hide := range []bool{false, true} {
-				choosers := 0
+				appliers := 0
 				loads := 0
 				o := session.Generation{NewTokens: tokens, Guided: c.guided, OnLoad: func(_, _ int64) { loads++ }}
 				answers[i], err = sess.Generate(t.Context(), prompts, o, func(onStep func(sampler.StepInfo)) session.Sampler {
-					return watched{c.sampler(onStep), hide, &choosers}
+					return watched{c.sampler(onStep), hide, &appliers}
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -169,13 +169,13 @@ func TestChoosing(t *testing.T) {
 				if (loads > 0) != (i == 0) {
 					t.Errorf("generation %d reported %d parts of the weights", i, loads)
 				}
-				if choosers != answers[i][0].Steps {
-					t.Errorf("logits of %d of %d steps can be chosen from", choosers, answers[i][0].Steps)
+				if appliers != answers[i][0].Steps {
+					t.Errorf("logits of %d of %d steps apply rules", appliers, answers[i][0].Steps)
 				}
 			}
 			for b := range answers[0] {
 				if diff := cmp.Diff(answers[1][b].OutputIDs, answers[0][b].OutputIDs); diff != "" {
-					t.Errorf("prompt %d: chosen on the GPU and from copied rows (-copied +chosen):\n%s", b, diff)
+					t.Errorf("prompt %d: rule applied on the GPU and to copied rows (-copied +GPU):\n%s", b, diff)
 				}
 			}
 		})
