@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tinymodel"
 	"github.com/pulsecol/pulsecol/internal/tol"
@@ -143,7 +144,7 @@ func TestLogitsEqualReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(logits.Shape, shape) || logits.DType != safetensors.F32 {
+			if !slices.Equal(logits.Shape, shape) || logits.DType != quant.F32 {
 				t.Fatalf("%s %v, want F32 %v", logits.DType, logits.Shape, shape)
 			}
 			got, err := logits.Float32s()

@@ -142,9 +142,9 @@ func storage(f *modelFlag) ([]typeSize, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := types[string(t.DType)]
+		s := types[t.DType.String()]
 		if s == nil {
-			s = &typeSize{DType: string(t.DType)}
+			s = &typeSize{DType: t.DType.String()}
 			types[s.DType] = s
 		}
 		elements := int64(1)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
@@ -167,7 +168,7 @@ func randomModel(t *testing.T, vocab int) string {
 			size *= n
 		}
 		tensors = append(tensors, safetensors.Tensor{
-			Info: safetensors.Info{Name: "model.transformer." + name + ".weight", DType: safetensors.BF16, Shape: shape}, Data: values[:size],
+			Info: safetensors.Info{Name: "model.transformer." + name + ".weight", DType: quant.BF16, Shape: shape}, Data: values[:size],
 		})
 	}
 	add("wte", vocab, hidden)

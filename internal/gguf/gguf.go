@@ -34,8 +34,7 @@ const magicNumber = "GGUF"
 // ErrIncomplete is wrapped by Open when a part of a split file is not there.
 var ErrIncomplete = errors.New("is missing")
 
-// File is an open file with all its parts. Its tensors have the DType that the String of
-// their quant.Type is.
+// File is an open file with all its parts.
 type File struct {
 	name    string // of the first part, for errors
 	parts   []*part
@@ -50,7 +49,7 @@ var _ safetensors.Source = (*File)(nil)
 // tensor is a tensor's description and its elements.
 type tensor struct {
 	name  string
-	typ   quant.Type
+	typ   quant.DType
 	shape []int // outermost dimension first
 	data  []byte
 }
@@ -284,7 +283,7 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	if !ok {
 		return safetensors.Tensor{}, fmt.Errorf("gguf: %s: %w: %q", f.name, safetensors.ErrNotFound, name)
 	}
-	info := safetensors.Info{Name: name, DType: safetensors.DType(t.typ.String()), Shape: slices.Clone(t.shape)}
+	info := safetensors.Info{Name: name, DType: t.typ, Shape: slices.Clone(t.shape)}
 	return safetensors.Tensor{Info: info, Data: t.data}, nil
 }
 

@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			info := safetensors.Info{Name: want.Name, DType: safetensors.DType(want.Type.String()), Shape: want.Shape}
+			info := safetensors.Info{Name: want.Name, DType: want.Type, Shape: want.Shape}
 			if diff := cmp.Diff(safetensors.Tensor{Info: info, Data: want.Data}, got); diff != "" {
 				t.Errorf("tensor %s (-want +got):\n%s", want.Name, diff)
 			}

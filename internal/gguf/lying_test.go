@@ -11,7 +11,6 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/gguf/gguftest"
-	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 // lie is a file that is wrong in one way.
@@ -183,13 +182,12 @@ func FuzzOpen(f *testing.F) {
 			for _, d := range x.Shape {
 				n *= d
 			}
-			typ, ok := quant.Parse(string(x.DType))
-			if !ok || typ.Bytes(n) != len(x.Data) {
+			if !x.DType.OfWeights() || x.DType.Bytes(n) != len(x.Data) {
 				t.Fatalf("tensor %q: shape %v of %v in %d bytes", name, x.Shape, x.DType, len(x.Data))
 			}
 			total += len(x.Data)
 			row := x.Shape[len(x.Shape)-1]
-			typ.Decode(make([]float32, row), x.Data[:typ.Bytes(row)], 0)
+			x.DType.Decode(make([]float32, row), x.Data[:x.DType.Bytes(row)], 0)
 		}
 		if total > len(data) {
 			t.Fatalf("tensors of %d bytes in a file of %d", total, len(data))

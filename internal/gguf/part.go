@@ -29,7 +29,7 @@ const (
 )
 
 // types are the ids of element types.
-var types = map[uint32]quant.Type{
+var types = map[uint32]quant.DType{
 	0: quant.F32, 1: quant.F16, 2: quant.Q4_0, 3: quant.Q4_1, 6: quant.Q5_0, 7: quant.Q5_1, 8: quant.Q8_0,
 	12: quant.Q4_K, 13: quant.Q5_K, 14: quant.Q6_K, 20: quant.IQ4_NL, 23: quant.IQ4_XS, 30: quant.BF16,
 }
@@ -260,7 +260,7 @@ func (t *tensor) read(r *reader) (offset uint64, err error) {
 
 func supported() string {
 	var names []string
-	for _, t := range quant.Types() {
+	for _, t := range quant.WeightTypes() {
 		names = append(names, t.String())
 	}
 	return strings.Join(names, ", ")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
@@ -34,11 +35,11 @@ func TestSets(t *testing.T) {
 				var n int
 				var shape []int
 				switch info.DType {
-				case safetensors.F32:
+				case quant.F32:
 					var v []float32
 					v, shape = s.Float32s(tensor)
 					n = len(v)
-				case safetensors.I32:
+				case quant.I32:
 					var v []int32
 					v, shape = s.Int32s(tensor)
 					n = len(v)

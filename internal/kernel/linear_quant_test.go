@@ -44,7 +44,7 @@ func randomBlocks(t testing.TB, rows, cols int, d kernel.DType, r *rand.Rand) ke
 // eachQuantized runs f for every type with blocks, at ragged sizes.
 func eachQuantized(t *testing.T, f func(t *testing.T, w *kernel.Matrix, rows int, r *rand.Rand)) {
 	count := 0
-	for _, d := range quant.Types() {
+	for _, d := range quant.WeightTypes() {
 		if !d.Quantized() {
 			continue
 		}
@@ -118,7 +118,7 @@ func TestLinearQuantizedPrecision(t *testing.T) {
 }
 
 func TestEmbedQuantized(t *testing.T) {
-	for _, d := range quant.Types() {
+	for _, d := range quant.WeightTypes() {
 		if !d.Quantized() {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/attncase"
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/kernel/ref"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/tol"
 )
 
@@ -106,6 +107,7 @@ func TestNewMatrix(t *testing.T) {
 		{2, 3, kernel.BF16, 13, "matrix [2 3] of BF16 needs 12 bytes, got 13"},
 		{0, 3, kernel.F32, 0, "matrix [0 3]: sizes must be positive"},
 		{2, 3, kernel.DType(99), 24, "element type DType(99), must be one of [F32 BF16 F16 Q8_0 "},
+		{2, 3, quant.I32, 24, "element type I32, must be one of [F32 BF16 F16 Q8_0 "},
 		{2, 64, kernel.Q8_0, 2 * 68, ""},
 		{2, 64, kernel.Q8_0, 2*68 - 1, "matrix [2 64] of Q8_0 needs 136 bytes, got 135"},
 		{2, 48, kernel.Q8_0, 2 * 51, "matrix [2 48]: rows must have a multiple of the 32 elements of a block of Q8_0"},

@@ -7,7 +7,7 @@ import (
 )
 
 // DType is the element type of a weight matrix.
-type DType = quant.Type
+type DType = quant.DType
 
 // The element types of weight matrices; internal/quant describes them.
 const (
@@ -42,8 +42,8 @@ func NewMatrix(rows, cols int, t DType, data []byte) (Matrix, error) {
 	switch {
 	case rows <= 0 || cols <= 0:
 		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: sizes must be positive", rows, cols)
-	case !t.Valid():
-		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: element type %v, must be one of %v", rows, cols, t, quant.Types())
+	case !t.OfWeights():
+		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: element type %v, must be one of %v", rows, cols, t, quant.WeightTypes())
 	case cols%t.Block() != 0:
 		return Matrix{}, fmt.Errorf("kernel: matrix [%d %d]: rows must have a multiple of the %d elements of a block of %v", rows, cols, t.Block(), t)
 	case !fits(t.BlockBytes(), rows, cols/t.Block()):

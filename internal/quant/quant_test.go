@@ -20,7 +20,7 @@ func TestBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.WeightTypes() {
 		if !typ.Quantized() {
 			continue
 		}
@@ -61,7 +61,7 @@ func TestBlocks(t *testing.T) {
 // TestFloats: the types without blocks.
 func TestFloats(t *testing.T) {
 	want := []float32{1.5, -2, 0, float32(math.Inf(1))}
-	for typ, bits := range map[quant.Type][]uint32{
+	for typ, bits := range map[quant.DType][]uint32{
 		quant.F32:  {0x3FC00000, 0xC0000000, 0, 0x7F800000},
 		quant.BF16: {0x3FC0, 0xC000, 0, 0x7F80},
 		quant.F16:  {0x3E00, 0xC000, 0, 0x7C00},
@@ -79,15 +79,20 @@ func TestFloats(t *testing.T) {
 }
 
 func TestTypes(t *testing.T) {
-	for _, typ := range quant.Types() {
-		if p, ok := quant.Parse(typ.String()); p != typ || !ok || !typ.Valid() {
+	for _, typ := range quant.WeightTypes() {
+		if p, ok := quant.Parse(typ.String()); p != typ || !ok || !typ.OfWeights() {
 			t.Errorf("%v: parsed as %v, %v", typ, p, ok)
 		}
 		if typ.Bytes(512)*typ.Block() != 512*typ.BlockBytes() || typ.Quantized() != (typ.Block() > 1) {
 			t.Errorf("%v: %d bytes for 512 elements, blocks of %d elements and %d bytes", typ, typ.Bytes(512), typ.Block(), typ.BlockBytes())
 		}
 	}
-	if _, ok := quant.Parse("Q2_K"); ok || quant.Type(99).Valid() || quant.Type(99).String() != "DType(99)" {
+	for typ, size := range map[quant.DType]int{quant.BOOL: 1, quant.I32: 4, quant.U64: 8} { // not of weights
+		if p, ok := quant.Parse(typ.String()); p != typ || !ok || typ.OfWeights() || typ.Quantized() || typ.Bytes(3) != 3*size {
+			t.Errorf("%v: parsed as %v, %v, %d bytes", typ, p, ok, typ.Bytes(3))
+		}
+	}
+	if _, ok := quant.Parse("Q2_K"); ok || quant.DType(99).OfWeights() || quant.DType(99).String() != "DType(99)" {
 		t.Error("a type that is none")
 	}
 }

@@ -1,5 +1,5 @@
-// Package quant has the element types of weight matrices: floats, and the block
-// formats of GGUF files, in which a block of consecutive elements of a row shares
+// Package quant has the element types of tensors in files. Those of weights are floats and
+// the block formats of GGUF files, in which a block of consecutive elements of a row shares
 // scales.
 //
 // The values of a block are those of the format's C and Python implementations, bit for bit.
@@ -13,26 +13,47 @@ import (
 	"github.com/pulsecol/pulsecol/internal/bf16"
 )
 
-// Type is an element type.
-type Type uint8
+// DType is an element type.
+type DType uint8
 
+// The types of weights.
 const (
-	F32    Type = iota // IEEE 754 binary32
-	BF16               // bfloat16: the upper half of a binary32
-	F16                // IEEE 754 binary16
-	Q8_0               // 8 bits and a scale for 32
-	Q4_0               // 4 bits and a scale for 32
-	Q4_1               // 4 bits, a scale and a minimum for 32
-	Q5_0               // 5 bits and a scale for 32
-	Q5_1               // 5 bits, a scale and a minimum for 32
-	Q4_K               // 4 bits, scales and minima for 32 in blocks of 256
-	Q5_K               // 5 bits, scales and minima for 32 in blocks of 256
-	Q6_K               // 6 bits, scales for 16 in blocks of 256
-	IQ4_NL             // 4 bits that select one of 16 uneven values, a scale for 32
-	IQ4_XS             // the same with scales for 32 in blocks of 256
+	F32    DType = iota // IEEE 754 binary32
+	BF16                // bfloat16: the upper half of a binary32
+	F16                 // IEEE 754 binary16
+	Q8_0                // 8 bits and a scale for 32
+	Q4_0                // 4 bits and a scale for 32
+	Q4_1                // 4 bits, a scale and a minimum for 32
+	Q5_0                // 5 bits and a scale for 32
+	Q5_1                // 5 bits, a scale and a minimum for 32
+	Q4_K                // 4 bits, scales and minima for 32 in blocks of 256
+	Q5_K                // 5 bits, scales and minima for 32 in blocks of 256
+	Q6_K                // 6 bits, scales for 16 in blocks of 256
+	IQ4_NL              // 4 bits that select one of 16 uneven values, a scale for 32
+	IQ4_XS              // the same with scales for 32 in blocks of 256
+
+	weights = iota // how many weights may have
 )
 
-// formats are indexed by Type.
+// The other types of safetensors files.
+const (
+	BOOL DType = weights + iota // one byte an element
+	U8
+	I8
+	F8E5M2
+	F8E4M3
+	F8E8M0
+	I16
+	U16
+	I32
+	U32
+	C64 // two F32: real, imaginary
+	F64
+	I64
+	U64
+)
+
+// formats are indexed by DType.
 var formats = [...]struct {
 	name   string
 	block  int // elements of a block
@@ -52,55 +73,70 @@ var formats = [...]struct {
 	Q6_K:   {"Q6_K", 256, 210, decodeQ6_K},
 	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4_NL},
 	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4_XS},
+
+	BOOL:   {"BOOL", 1, 1, nil},
+	U8:     {"U8", 1, 1, nil},
+	I8:     {"I8", 1, 1, nil},
+	F8E5M2: {"F8_E5M2", 1, 1, nil},
+	F8E4M3: {"F8_E4M3", 1, 1, nil},
+	F8E8M0: {"F8_E8M0", 1, 1, nil},
+	I16:    {"I16", 1, 2, nil},
+	U16:    {"U16", 1, 2, nil},
+	I32:    {"I32", 1, 4, nil},
+	U32:    {"U32", 1, 4, nil},
+	C64:    {"C64", 1, 8, nil},
+	F64:    {"F64", 1, 8, nil},
+	I64:    {"I64", 1, 8, nil},
+	U64:    {"U64", 1, 8, nil},
 }
 
 // maxBlock is the largest number of elements of a block.
 const maxBlock = 256
 
-// Types are all types.
-func Types() []Type {
-	all := make([]Type, len(formats))
+// WeightTypes are the types that weights may have.
+func WeightTypes() []DType {
+	all := make([]DType, weights)
 	for i := range all {
-		all[i] = Type(i)
+		all[i] = DType(i)
 	}
 	return all
 }
 
 // Parse returns the type of a name, as String gives it.
-func Parse(name string) (Type, bool) {
+func Parse(name string) (DType, bool) {
 	for i, f := range formats {
 		if f.name == name {
-			return Type(i), true
+			return DType(i), true
 		}
 	}
 	return 0, false
 }
 
-// Valid reports whether t is one of the types.
-func (t Type) Valid() bool { return int(t) < len(formats) }
+// OfWeights reports whether weights may have the type.
+func (t DType) OfWeights() bool { return t < weights }
 
 // String is the name that safetensors and GGUF give the type.
-func (t Type) String() string {
-	if !t.Valid() {
+func (t DType) String() string {
+	if int(t) >= len(formats) {
 		return fmt.Sprintf("DType(%d)", uint8(t))
 	}
 	return formats[t].name
 }
 
 // Block is the number of elements of a block: 1 for floats. A row has whole blocks.
-func (t Type) Block() int { return formats[t].block }
+func (t DType) Block() int { return formats[t].block }
 
 // Quantized reports whether elements are in blocks with shared scales.
-func (t Type) Quantized() bool { return formats[t].block > 1 }
+func (t DType) Quantized() bool { return formats[t].block > 1 }
 
 // Bytes is the size of n elements, which are whole blocks.
-func (t Type) Bytes(n int) int { return n / formats[t].block * formats[t].bytes }
+func (t DType) Bytes(n int) int { return n / formats[t].block * formats[t].bytes }
 
 // BlockBytes is the size of a block.
-func (t Type) BlockBytes() int { return formats[t].bytes }
+func (t DType) BlockBytes() int { return formats[t].bytes }
 
-// Decode writes the elements from col on of a row to dst.
-func (t Type) Decode(dst []float32, row []byte, col int) {
+// Decode writes the elements from col on of a row to dst. The type is one of weights.
+func (t DType) Decode(dst []float32, row []byte, col int) {
 	switch t {
 	case F32:
 		src := row[4*col:][:4*len(dst)]
@@ -116,7 +152,7 @@ func (t Type) Decode(dst []float32, row []byte, col int) {
 	}
 }
 
-func (t Type) decodeBlocks(dst []float32, row []byte, col int) {
+func (t DType) decodeBlocks(dst []float32, row []byte, col int) {
 	f := &formats[t]
 	src := row[col/f.block*f.bytes:]
 	skip := col % f.block

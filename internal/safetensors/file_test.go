@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
@@ -61,11 +62,11 @@ func TestParse(t *testing.T) {
 	type T = safetensors.Tensor
 	type I = safetensors.Info
 	want := []T{
-		{I{"", safetensors.U8, []int{1}}, []byte{16}},
-		{I{"b", safetensors.I16, []int{2, 3}}, []byte{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
-		{I{"empty", safetensors.F64, []int{3, 0}}, []byte{}},
-		{I{"last", safetensors.BF16, []int{0}}, []byte{}},
-		{I{"scalar", safetensors.F32, []int{}}, []byte{0, 1, 2, 3}},
+		{I{"", quant.U8, []int{1}}, []byte{16}},
+		{I{"b", quant.I16, []int{2, 3}}, []byte{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
+		{I{"empty", quant.F64, []int{3, 0}}, []byte{}},
+		{I{"last", quant.BF16, []int{0}}, []byte{}},
+		{I{"scalar", quant.F32, []int{}}, []byte{0, 1, 2, 3}},
 	}
 	var got []T
 	for _, name := range f.Names() {
@@ -311,14 +312,14 @@ func TestConcurrentReads(t *testing.T) {
 func TestFloat32s(t *testing.T) {
 	type I = safetensors.Info
 	for _, c := range []struct {
-		dtype safetensors.DType
+		dtype quant.DType
 		data  []byte
 		want  []float32
 	}{
-		{safetensors.F32, []byte{0, 0, 128, 63, 0, 0, 128, 255}, []float32{1, float32(math.Inf(-1))}},
-		{safetensors.BF16, []byte{128, 63, 128, 255}, []float32{1, float32(math.Inf(-1))}},
-		{safetensors.F16, []byte{0, 60, 0, 252}, []float32{1, float32(math.Inf(-1))}},
-		{safetensors.F16, []byte{}, []float32{}},
+		{quant.F32, []byte{0, 0, 128, 63, 0, 0, 128, 255}, []float32{1, float32(math.Inf(-1))}},
+		{quant.BF16, []byte{128, 63, 128, 255}, []float32{1, float32(math.Inf(-1))}},
+		{quant.F16, []byte{0, 60, 0, 252}, []float32{1, float32(math.Inf(-1))}},
+		{quant.F16, []byte{}, []float32{}},
 	} {
 		n := len(c.want)
 		got, err := safetensors.Tensor{Info: I{"x", c.dtype, []int{n}}, Data: c.data}.Float32s()
@@ -329,7 +330,7 @@ func TestFloat32s(t *testing.T) {
 }
 
 func TestInt32s(t *testing.T) {
-	x := safetensors.Tensor{Info: safetensors.Info{Name: "x", DType: safetensors.I32, Shape: []int{2}}, Data: []byte{1, 2, 0, 0, 255, 255, 255, 255}}
+	x := safetensors.Tensor{Info: safetensors.Info{Name: "x", DType: quant.I32, Shape: []int{2}}, Data: []byte{1, 2, 0, 0, 255, 255, 255, 255}}
 	if got, err := x.Int32s(); err != nil || !slices.Equal(got, []int32{513, -1}) {
 		t.Errorf("got %v, %v, want [513 -1]", got, err)
 	}
@@ -341,10 +342,10 @@ func TestElementErrors(t *testing.T) {
 		size int
 		says string
 	}{
-		{safetensors.Info{Name: "x", DType: safetensors.F64, Shape: []int{1}}, 8, `tensor "x" is F64, want`},
-		{safetensors.Info{Name: "x", DType: "F7", Shape: []int{1}}, 8, `tensor "x": dtype "F7" is none of`},
-		{safetensors.Info{Name: "x", DType: safetensors.F32, Shape: []int{2}}, 7, `tensor "x": shape [2] of F32 needs 8 bytes, data has 7`},
-		{safetensors.Info{Name: "x", DType: safetensors.I32, Shape: []int{-2}}, 8, `tensor "x": shape [-2] has a negative dimension`},
+		{safetensors.Info{Name: "x", DType: quant.F64, Shape: []int{1}}, 8, `tensor "x" is F64, want`},
+		{safetensors.Info{Name: "x", DType: quant.DType(99), Shape: []int{1}}, 8, `tensor "x": dtype "DType(99)" is none of`},
+		{safetensors.Info{Name: "x", DType: quant.F32, Shape: []int{2}}, 7, `tensor "x": shape [2] of F32 needs 8 bytes, data has 7`},
+		{safetensors.Info{Name: "x", DType: quant.I32, Shape: []int{-2}}, 8, `tensor "x": shape [-2] has a negative dimension`},
 	} {
 		x := safetensors.Tensor{Info: c.info, Data: make([]byte, c.size)}
 		if _, err := x.Float32s(); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -362,23 +363,22 @@ func TestElementErrors(t *testing.T) {
 
 // Every dtype has a size, and an element of each can be read back.
 func TestDTypes(t *testing.T) {
-	sizes := map[safetensors.DType]int{
+	for name, size := range map[string]int{
 		"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
 		"I16": 2, "U16": 2, "F16": 2, "BF16": 2,
 		"I32": 4, "U32": 4, "F32": 4,
 		"C64": 8, "F64": 8, "I64": 8, "U64": 8,
-	}
-	for d, size := range sizes {
-		if d.Size() != size {
-			t.Errorf("%s has size %d, want %d", d, d.Size(), size)
-		}
-		f := parse(t, file(fmt.Sprintf(`{"x":{"dtype":%q,"shape":[3],"data_offsets":[0,%d]}}`, d, 3*size), 3*size))
-		if x := tensor(t, f, "x"); x.DType != d || len(x.Data) != 3*size {
-			t.Errorf("%s: got %s of %d bytes", d, x.DType, len(x.Data))
+	} {
+		f := parse(t, file(fmt.Sprintf(`{"x":{"dtype":%q,"shape":[3],"data_offsets":[0,%d]}}`, name, 3*size), 3*size))
+		if x := tensor(t, f, "x"); x.DType.String() != name || x.DType.BlockBytes() != size || len(x.Data) != 3*size {
+			t.Errorf("%s: got %v of %d bytes, %d for each", name, x.DType, len(x.Data), x.DType.BlockBytes())
 		}
 	}
-	if n := safetensors.DType("F4").Size(); n != 0 {
-		t.Errorf("an unknown dtype has size %d, want 0", n)
+	for _, name := range []string{"Q8_0", "f32", "DType(99)", ""} { // GGUF's, and none
+		_, err := safetensors.Parse(file(fmt.Sprintf(`{"x":{"dtype":%q,"shape":[32],"data_offsets":[0,34]}}`, name), 34), "f")
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`tensor "x": dtype %q is none of [BOOL U8 `, name)) {
+			t.Errorf("%q: error %v", name, err)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 		tensors := all(t, file)
 		total := 0
 		for _, x := range tensors {
-			n := x.DType.Size()
+			n := x.DType.BlockBytes()
 			for _, d := range x.Shape {
 				n *= d
 			}

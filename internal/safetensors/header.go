@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 const (
@@ -60,11 +62,12 @@ func parseHeader(text []byte) (header, error) {
 
 func decodeEntry(name string, dec *json.Decoder) (entry, error) {
 	var shape, offsets []natural
+	var dtype string
 	e := entry{Info: Info{Name: name}}
 	err := eachMember(dec, func(field string) error {
 		switch field {
 		case "dtype":
-			return decodeField(dec, field, &e.DType)
+			return decodeField(dec, field, &dtype)
 		case "shape":
 			return decodeField(dec, field, &shape)
 		case "data_offsets":
@@ -80,6 +83,10 @@ func decodeEntry(name string, dec *json.Decoder) (entry, error) {
 	}
 	if len(offsets) != 2 {
 		return entry{}, fmt.Errorf("data_offsets has %d numbers, want 2", len(offsets))
+	}
+	var ok bool
+	if e.DType, ok = quant.Parse(dtype); !ok || !slices.Contains(dtypes, e.DType) {
+		return entry{}, fmt.Errorf("dtype %q is none of %v", dtype, dtypes)
 	}
 	e.begin, e.end = int(offsets[0]), int(offsets[1])
 	e.Shape = make([]int, len(shape))

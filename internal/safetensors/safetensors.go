@@ -20,6 +20,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/mapped"
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 // ErrNotFound is wrapped by Tensor when there is no tensor of that name.
@@ -50,11 +51,20 @@ var (
 	_ Source = (*Checkpoint)(nil)
 )
 
+// dtypes are the element types of the format that fill whole bytes, in the order of the
+// reference implementation, which writes the last ones first; sizes ascend.
+var dtypes = []quant.DType{
+	quant.BOOL, quant.U8, quant.I8, quant.F8E5M2, quant.F8E4M3, quant.F8E8M0,
+	quant.I16, quant.U16, quant.F16, quant.BF16,
+	quant.I32, quant.U32, quant.F32,
+	quant.C64, quant.F64, quant.I64, quant.U64,
+}
+
 // Info describes a tensor.
 type Info struct {
 	Name  string
-	DType DType
-	Shape []int // outermost dimension first; empty for a scalar
+	DType quant.DType // a file's is one of dtypes; a source in another format has others
+	Shape []int       // outermost dimension first; empty for a scalar
 }
 
 // Tensor is a tensor's description and its elements, row-major and little-endian.
@@ -72,18 +82,18 @@ func (t Tensor) Float32s() ([]float32, error) {
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	values := make([]float32, len(t.Data)/t.DType.Size())
+	values := make([]float32, len(t.Data)/t.DType.BlockBytes())
 	decode := func() {}
 	switch t.DType {
-	case F32:
+	case quant.F32:
 		decode = func() {
 			for i := range values {
 				values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
 			}
 		}
-	case BF16:
+	case quant.BF16:
 		decode = func() { bf16.Decode(values, t.Data) }
-	case F16:
+	case quant.F16:
 		decode = func() { bf16.DecodeHalf(values, t.Data) }
 	default:
 		return nil, fmt.Errorf("safetensors: tensor %q is %s, want F32, BF16 or F16", t.Name, t.DType)
@@ -99,7 +109,7 @@ func (t Tensor) Int32s() ([]int32, error) {
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
-	if t.DType != I32 {
+	if t.DType != quant.I32 {
 		return nil, fmt.Errorf("safetensors: tensor %q is %s, want I32", t.Name, t.DType)
 	}
 	values := make([]int32, len(t.Data)/4)
@@ -122,7 +132,7 @@ func FromFloat32s(name string, shape []int, values []float32) Tensor {
 	for i, v := range values {
 		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
 	}
-	return Tensor{Info: Info{Name: name, DType: F32, Shape: slices.Clone(shape)}, Data: data}
+	return Tensor{Info: Info{Name: name, DType: quant.F32, Shape: slices.Clone(shape)}, Data: data}
 }
 
 // check returns an error unless Data has the size of dtype and shape.
@@ -140,10 +150,10 @@ func (t Tensor) check() error {
 
 // size is the number of bytes of a tensor.
 func (i Info) size() (int, error) {
-	if i.DType.Size() == 0 {
-		return 0, fmt.Errorf("tensor %q: dtype %q is none of %v", i.Name, string(i.DType), dtypes)
+	if !slices.Contains(dtypes, i.DType) {
+		return 0, fmt.Errorf("tensor %q: dtype %q is none of %v", i.Name, i.DType.String(), dtypes)
 	}
-	n := uint64(i.DType.Size())
+	n := uint64(i.DType.BlockBytes())
 	for _, d := range i.Shape {
 		if d < 0 {
 			return 0, fmt.Errorf("tensor %q: shape %v has a negative dimension", i.Name, i.Shape)

@@ -83,10 +83,10 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 		begin := end
 		end += uint64(len(t.Data))
 		err := encodeMember(&b, t.Name, struct {
-			DType   DType     `json:"dtype"`
+			DType   string    `json:"dtype"`
 			Shape   []int     `json:"shape"`
 			Offsets [2]uint64 `json:"data_offsets"`
-		}{t.DType, append([]int{}, t.Shape...), [2]uint64{begin, end}}) // a nil shape would be null
+		}{t.DType.String(), append([]int{}, t.Shape...), [2]uint64{begin, end}}) // a nil shape would be null
 		if err != nil {
 			return nil, err
 		}

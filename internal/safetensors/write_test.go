@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 )
 
@@ -61,9 +62,9 @@ func TestWriteAsReference(t *testing.T) {
 }
 
 func TestWriteRead(t *testing.T) {
-	kinds := []safetensors.DType{
-		safetensors.BOOL, safetensors.I8, safetensors.F8E4M3, safetensors.BF16, safetensors.I16,
-		safetensors.F32, safetensors.I32, safetensors.F64, safetensors.U64,
+	kinds := []quant.DType{
+		quant.BOOL, quant.I8, quant.F8E4M3, quant.BF16, quant.I16,
+		quant.F32, quant.I32, quant.F64, quant.U64,
 	}
 	// Drawn from all of Unicode, with quotes, escapes and control characters.
 	text := rapid.String()
@@ -73,7 +74,7 @@ func TestWriteRead(t *testing.T) {
 		for _, name := range names {
 			dtype := rapid.SampledFrom(kinds).Draw(t, "dtype")
 			shape := rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(t, "shape")
-			size := dtype.Size()
+			size := dtype.BlockBytes()
 			for _, d := range shape {
 				size *= d
 			}
@@ -123,9 +124,9 @@ func TestWriteRead(t *testing.T) {
 
 func TestWriteAligns(t *testing.T) {
 	var tensors []safetensors.Tensor
-	for i, d := range []safetensors.DType{safetensors.U8, safetensors.F64, safetensors.BF16, safetensors.F32} {
-		data := bytes.Repeat([]byte{byte(0xa0 + i)}, 3*d.Size())
-		tensors = append(tensors, safetensors.Tensor{Info: safetensors.Info{Name: string(d), DType: d, Shape: []int{3}}, Data: data})
+	for i, d := range []quant.DType{quant.U8, quant.F64, quant.BF16, quant.F32} {
+		data := bytes.Repeat([]byte{byte(0xa0 + i)}, 3*d.BlockBytes())
+		tensors = append(tensors, safetensors.Tensor{Info: safetensors.Info{Name: d.String(), DType: d, Shape: []int{3}}, Data: data})
 	}
 	for n := range 9 { // header lengths of every remainder
 		var b bytes.Buffer
@@ -133,7 +134,7 @@ func TestWriteAligns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, x := range tensors {
-			if at := bytes.Index(b.Bytes(), x.Data); at < 0 || at%x.DType.Size() != 0 {
+			if at := bytes.Index(b.Bytes(), x.Data); at < 0 || at%x.DType.BlockBytes() != 0 {
 				t.Errorf("%d bytes of padding: tensor %s is at %d", n, x.Name, at)
 			}
 		}
@@ -156,7 +157,7 @@ func TestFromFloat32s(t *testing.T) {
 
 func TestWriteErrors(t *testing.T) {
 	u8 := func(name string, size int, shape ...int) safetensors.Tensor {
-		return safetensors.Tensor{Info: safetensors.Info{Name: name, DType: safetensors.U8, Shape: shape}, Data: make([]byte, size)}
+		return safetensors.Tensor{Info: safetensors.Info{Name: name, DType: quant.U8, Shape: shape}, Data: make([]byte, size)}
 	}
 	for _, c := range []struct {
 		name, says string
@@ -171,7 +172,7 @@ func TestWriteErrors(t *testing.T) {
 		{"data too long", `needs 6 bytes, data has 7`, []safetensors.Tensor{u8("x", 7, 2, 3)}, nil},
 		{"negative", `shape [-1] has a negative dimension`, []safetensors.Tensor{u8("x", 0, -1)}, nil},
 		{"overflow", `needs more bytes than`, []safetensors.Tensor{u8("x", 0, math.MaxInt, math.MaxInt)}, nil},
-		{"dtype", `tensor "x": dtype "" is none of`, []safetensors.Tensor{{Info: safetensors.Info{Name: "x"}}}, nil},
+		{"dtype", `tensor "x": dtype "Q4_K" is none of`, []safetensors.Tensor{{Info: safetensors.Info{Name: "x", DType: quant.Q4_K}}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -304,7 +305,7 @@ func BenchmarkOpen(b *testing.B) {
 	var tensors []safetensors.Tensor
 	for i := range 291 {
 		name := fmt.Sprintf("model.transformer.blocks.%d.q_proj.weight", i)
-		tensors = append(tensors, safetensors.Tensor{Info: safetensors.Info{Name: name, DType: safetensors.BF16, Shape: []int{0, 4096}}})
+		tensors = append(tensors, safetensors.Tensor{Info: safetensors.Info{Name: name, DType: quant.BF16, Shape: []int{0, 4096}}})
 	}
 	path := filepath.Join(b.TempDir(), "model.safetensors")
 	if err := safetensors.WriteFile(path, tensors, nil); err != nil {

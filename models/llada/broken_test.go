@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/models"
 )
@@ -38,7 +39,7 @@ func TestBrokenCheckpoints(t *testing.T) {
 		"wrong shape": {write(changed(func(x *safetensors.Tensor) {
 			x.Shape = append([]int{1}, x.Shape...)
 		})), ts[3].Name, models.ErrWeights},
-		"integer weights": {write(changed(func(x *safetensors.Tensor) { x.DType = safetensors.I32 })), "I32", models.ErrWeights},
+		"integer weights": {write(changed(func(x *safetensors.Tensor) { x.DType = quant.I32 })), "I32", models.ErrWeights},
 		"truncated": {func(t *testing.T) string {
 			dir := write(ts)(t)
 			path := filepath.Join(dir, "model.safetensors")

@@ -15,6 +15,7 @@ import (
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/golden"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/tol"
 	"github.com/pulsecol/pulsecol/models"
@@ -60,7 +61,7 @@ func directory(t testing.TB, files map[string][]safetensors.Tensor) string {
 }
 
 // convert returns the tensors stored as another dtype.
-func convert(t testing.TB, ts []safetensors.Tensor, to safetensors.DType) []safetensors.Tensor {
+func convert(t testing.TB, ts []safetensors.Tensor, to quant.DType) []safetensors.Tensor {
 	t.Helper()
 	var out []safetensors.Tensor
 	for _, x := range ts {
@@ -69,13 +70,13 @@ func convert(t testing.TB, ts []safetensors.Tensor, to safetensors.DType) []safe
 			t.Fatal(err)
 		}
 		switch to {
-		case safetensors.BF16:
+		case quant.BF16:
 			x.Data = make([]byte, 2*len(v))
 			bf16.Encode(x.Data, v)
-		case safetensors.F16:
+		case quant.F16:
 			x.Data = make([]byte, 2*len(v))
 			bf16.EncodeHalf(x.Data, v)
-		case safetensors.F32:
+		case quant.F32:
 			x = safetensors.FromFloat32s(x.Name, x.Shape, v)
 		}
 		x.DType = to
@@ -123,10 +124,10 @@ func TestShardsEqualOneFile(t *testing.T) {
 // Weights of 16 bits give what the same numbers give as float32.
 func TestStorageTypes(t *testing.T) {
 	ids := []int32{5, 6, 7, 8, 319, 319, 319}
-	for _, typ := range []safetensors.DType{safetensors.BF16, safetensors.F16} {
+	for _, typ := range []quant.DType{quant.BF16, quant.F16} {
 		stored := convert(t, tensors(t), typ)
 		got := logits(t, directory(t, map[string][]safetensors.Tensor{"model.safetensors": stored}), ids)
-		wide := convert(t, stored, safetensors.F32)
+		wide := convert(t, stored, quant.F32)
 		want := logits(t, directory(t, map[string][]safetensors.Tensor{"model.safetensors": wide}), ids)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: logits differ from those of the same values in F32", typ)

@@ -21,13 +21,13 @@ type Key struct {
 // Tensor is a tensor, whose Shape has the outermost dimension first.
 type Tensor struct {
 	Name  string
-	Type  quant.Type
+	Type  quant.DType
 	Shape []int
 	Data  []byte
 }
 
 // ids are the ids of the element types.
-var ids = map[quant.Type]uint32{
+var ids = map[quant.DType]uint32{
 	quant.F32: 0, quant.F16: 1, quant.BF16: 30, quant.Q8_0: 8, quant.Q4_0: 2, quant.Q4_1: 3, quant.Q5_0: 6, quant.Q5_1: 7,
 	quant.Q4_K: 12, quant.Q5_K: 13, quant.Q6_K: 14, quant.IQ4_NL: 20, quant.IQ4_XS: 23,
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/bf16"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
+	"github.com/pulsecol/pulsecol/internal/quant"
 	"github.com/pulsecol/pulsecol/internal/safetensors"
 	"github.com/pulsecol/pulsecol/internal/workgroup"
 	"github.com/pulsecol/pulsecol/models"
@@ -67,7 +68,7 @@ func (r *randomWeights) tensor(name string, shape []int) safetensors.Tensor {
 	r.at = (r.at + randomStride) % randomShift
 	r.bytes += 2 * int64(n)
 	return safetensors.Tensor{
-		Info: safetensors.Info{Name: name, DType: safetensors.BF16, Shape: shape}, Data: r.block[2*from : 2*(from+n) : 2*(from+n)],
+		Info: safetensors.Info{Name: name, DType: quant.BF16, Shape: shape}, Data: r.block[2*from : 2*(from+n) : 2*(from+n)],
 	}
 }
 

@@ -47,9 +47,8 @@ func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
 	if !ok {
 		return op.Weight{}
 	}
-	typ, ok := quant.Parse(string(t.DType))
-	if !ok {
-		l.fail("tensor %q has dtype %s, want one of %v", t.Name, t.DType, quant.Types())
+	if !t.DType.OfWeights() {
+		l.fail("tensor %q has dtype %s, want one of %v", t.Name, t.DType, quant.WeightTypes())
 		return op.Weight{}
 	}
 	var err error
@@ -60,7 +59,7 @@ func (l *Loader) Matrix(name string, rows, cols int) op.Weight {
 		}
 		l.bytes -= int64(len(t.Data)) // in memory already, as is the copy
 	}
-	w, err := op.NewWeight(rows, cols, typ, t.Data)
+	w, err := op.NewWeight(rows, cols, t.DType, t.Data)
 	if err != nil {
 		l.fail("tensor %q: %v", t.Name, err)
 	}
@@ -73,7 +72,7 @@ func (l *Loader) Vector(name string, n int) []float32 {
 	if !ok {
 		return nil
 	}
-	if typ, ok := quant.Parse(string(t.DType)); ok && typ.Quantized() {
+	if t.DType.Quantized() {
 		l.fail("tensor %q has dtype %s, want BF16, F16 or F32", t.Name, t.DType)
 		return nil
 	}
