@@ -38,8 +38,8 @@ var (
 
 // Controller is the state of one generation: it determines the mode of each step and
 // holds the column tables of all layers, and with a Cache their keys and values. It
-// belongs to one machine, or on the CPU to one for each graph that has its layers, as for
-// other lengths and numbers of rows. One of them runs at a time. It is not safe for
+// belongs to one machine, or to one for each graph that has its layers, as for other lengths
+// and numbers of rows. One of them runs at a time. It is not safe for
 // concurrent use.
 type Controller struct {
 	cfg    Config

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/pulsecol/pulsecol/cudaop"
-	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/op"
 	"gorgonia.org/gorgonia"
 )
@@ -77,7 +76,7 @@ func (c *Controller) canRun(g *gorgonia.ExprGraph) error {
 		return errors.New("pulsecol: the machine's controller is nil")
 	case c.closed:
 		return ErrClosed
-	case slices.ContainsFunc(c.machines, func(m *Machine) bool { return g == nil || m.graph == nil || m.graph == g || onGPU(g) }):
+	case slices.ContainsFunc(c.machines, func(m *Machine) bool { return g == nil || m.graph == nil || m.graph == g }):
 		return ErrAttached
 	case g == nil:
 		return nil
@@ -91,14 +90,6 @@ func (c *Controller) canRun(g *gorgonia.ExprGraph) error {
 		}
 	}
 	return nil
-}
-
-// onGPU reports whether g has operators that run on a GPU.
-func onGPU(g *gorgonia.ExprGraph) bool {
-	return slices.ContainsFunc(g.AllNodes(), func(n *gorgonia.Node) bool {
-		_, ok := n.Op().(exec.DeviceOp)
-		return ok
-	})
 }
 
 // NewMachine compiles g into a tape machine under ctl. Unlike

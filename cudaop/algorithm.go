@@ -43,7 +43,7 @@ var fastestAlgorithms = struct {
 // tuneAlgorithm finds, among the algorithms of a shape's plan that give the same bits,
 // the fastest for a product. If no machine has, it queues that product a few
 // times and waits; the result is then not in p.y if that is the residual.
-func (d *device) tuneAlgorithm(s shape, how *plan, p product) error {
+func (d *runner) tuneAlgorithm(s shape, how *plan, p product) error {
 	if how.algorithms() < 2 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (d *device) tuneAlgorithm(s shape, how *plan, p product) error {
 // sameBits lists the algorithms whose result has the first one's bits. They add
 // products in the same order: another order would round some of millions of sums differently.
 // So the choice affects the time only, and the same inputs give the same bits.
-func (d *device) sameBits(how *plan, p product) (same []int, err error) {
+func (d *runner) sameBits(how *plan, p product) (same []int, err error) {
 	digest, err := d.kernel("digest", "digest")
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (d *device) sameBits(how *plan, p product) (same []int, err error) {
 
 // timed returns the median time of some of a plan's algorithms, by their number, in
 // milliseconds. They alternate, because the clock depends on earlier work.
-func (d *device) timed(how *plan, algorithms []int, p product) (took map[int]float64, err error) {
+func (d *runner) timed(how *plan, algorithms []int, p product) (took map[int]float64, err error) {
 	marks := make([]cu.Event, len(algorithms)+1)
 	defer func() {
 		for i := range marks {

@@ -13,9 +13,8 @@ import (
 
 // heap is the memory that a device has from the driver.
 type heap struct {
-	allocate func(bytes int64) (cu.DevicePtr, error)
-	sizes    map[cu.DevicePtr]int64
-	bytes    int64
+	sizes map[cu.DevicePtr]int64
+	bytes int64
 }
 
 // The driver's memory. Tests replace it by less.
@@ -24,12 +23,12 @@ var (
 	memInfo  = cu.MemInfo
 )
 
-func newHeap() heap { return heap{allocate: allocate, sizes: map[cu.DevicePtr]int64{}} }
+func newHeap() heap { return heap{sizes: map[cu.DevicePtr]int64{}} }
 
 // get returns memory of at least the given size, with any contents.
 func (h *heap) get(bytes int64) (cu.DevicePtr, error) {
 	bytes = memplan.Round(bytes)
-	p, err := h.allocate(bytes)
+	p, err := allocate(bytes)
 	if err == cu.OutOfMemory {
 		return 0, fmt.Errorf("cudaop: %w: %s more, %s are held", ErrMemory, gib(bytes), gib(h.bytes))
 	}
@@ -58,16 +57,6 @@ func (h *heap) release(p cu.DevicePtr) error {
 	return nil
 }
 
-// releaseAll gives all memory back.
-func (h *heap) releaseAll() error {
-	for p := range h.sizes {
-		if err := h.release(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // block is memory from the heap.
 type block struct {
 	at    cu.DevicePtr
@@ -77,14 +66,14 @@ type block struct {
 // arenas are where plans place their buffers. Everything runs on one stream, so memory
 // may be used again while kernels that use it are still queued.
 type arenas struct {
-	transient block                       // of all plans: one graph of a machine runs at a time
+	transient block                       // of all plans: one graph of a runner runs at a time
 	alone     block                       // transient, of operators without a graph's plan
 	kept      map[*exec.Plan]cu.DevicePtr // the persistent part of each plan
-	loose     map[any]block               // persistent, of operators without a graph's plan, by key
+	loose     map[any]block               // persistent, of layers and of operators without a graph's plan, by key
 }
 
 // grow makes a block at least as large as given. Its contents are lost.
-func (d *device) grow(b *block, bytes int64) error {
+func (d *runner) grow(b *block, bytes int64) error {
 	if b.bytes >= bytes {
 		return nil
 	}
@@ -103,9 +92,14 @@ func (d *device) grow(b *block, bytes int64) error {
 }
 
 // reserve takes the memory of a plan.
-func (d *device) reserve(p *exec.Plan) error {
+func (d *runner) reserve(p *exec.Plan) error {
 	if err := d.grow(&d.arenas.transient, p.GPU.Transient); err != nil {
 		return err
+	}
+	for key, bytes := range p.OfLayers() {
+		if _, err := d.loose(key, bytes); err != nil {
+			return err
+		}
 	}
 	if p.GPU.Persistent == 0 || d.arenas.kept[p] != 0 {
 		return nil
@@ -119,12 +113,12 @@ func (d *device) reserve(p *exec.Plan) error {
 
 // locate returns the address of a slot of a plan, or of an operator without a plan. It is 0
 // for spare memory that the arena does not have.
-func (d *device) locate(p *exec.Plan, s exec.Slot) (cu.DevicePtr, error) {
+func (d *runner) locate(p *exec.Plan, s exec.Slot) (cu.DevicePtr, error) {
 	offset, ok := s.Offset()
 	switch {
 	case !ok:
 		return 0, nil
-	case p == nil && s.Persistent():
+	case s.OfLayer() || p == nil && s.Persistent():
 		return d.loose(s.Key(), s.Bytes())
 	case p == nil:
 		return d.arenas.alone.at + cu.DevicePtr(offset), nil
@@ -140,10 +134,11 @@ func (d *device) locate(p *exec.Plan, s exec.Slot) (cu.DevicePtr, error) {
 	return d.arenas.transient.at + cu.DevicePtr(offset), nil
 }
 
-// loose returns the memory that operators without a plan keep under a key.
-func (d *device) loose(key any, bytes int64) (cu.DevicePtr, error) {
+// loose returns the memory that a layer, or operators without a plan, keep under a key: at
+// least bytes. Where it has to grow its contents are lost.
+func (d *runner) loose(key any, bytes int64) (cu.DevicePtr, error) {
 	b := d.arenas.loose[key]
-	if b.bytes == bytes {
+	if b.bytes >= bytes {
 		return b.at, nil
 	}
 	if err := d.dropLoose(key); err != nil {
@@ -156,7 +151,7 @@ func (d *device) loose(key any, bytes int64) (cu.DevicePtr, error) {
 	return at, err
 }
 
-func (d *device) dropLoose(key any) error {
+func (d *runner) dropLoose(key any) error {
 	b, ok := d.arenas.loose[key]
 	if !ok {
 		return nil
@@ -166,4 +161,14 @@ func (d *device) dropLoose(key any) error {
 		return err
 	}
 	return d.heap.release(b.at)
+}
+
+// forget drops what a plan has on the device.
+func (d *runner) forget(p *exec.Plan) error {
+	if err := d.queue.forget(p); err != nil {
+		return err
+	}
+	at := d.arenas.kept[p]
+	delete(d.arenas.kept, p)
+	return d.heap.release(at)
 }

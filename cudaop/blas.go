@@ -145,10 +145,10 @@ func (c *call) multiply(p product) (err error) {
 	if c.isPlan() {
 		return nil
 	}
-	return c.device.multiply(p)
+	return c.runner.multiply(p)
 }
 
-func (d *device) multiply(p product) error {
+func (d *runner) multiply(p product) error {
 	b := &d.blas
 	if b.handle == nil {
 		if s := C.cublasLtCreate(&b.handle); s != C.CUBLAS_STATUS_SUCCESS {

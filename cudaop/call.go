@@ -19,7 +19,7 @@ import (
 // call is one run of an operator, or the planning of a run, which requests its memory and
 // queues nothing. The same code does both, so that a plan has exactly the memory of a run.
 type call struct {
-	*device
+	*runner
 	o         *deviceOp // nil for work outside of operators
 	prealloc  gorgonia.Value
 	in        []gorgonia.Value
@@ -53,6 +53,8 @@ func (p *planning) take(kind exec.Kind, key any, bytes int64, c exec.Class) (at 
 		p.run.Spare(bytes)
 	case exec.KindKept:
 		err = p.run.Keep(key, bytes, c)
+	case exec.KindLayer:
+		p.run.OfLayer(key, bytes)
 	case exec.KindHandoff:
 		err = p.run.Handoff(key, bytes, c)
 	case exec.KindAfter:
@@ -67,7 +69,7 @@ func plannedAddress() cu.DevicePtr { return cu.DevicePtr(lastPlanned.Add(memplan
 
 // planned returns the planned memory.
 type planned struct {
-	device *device
+	runner *runner
 	plan   *exec.Plan // nil if the operator was planned alone
 	cursor exec.Cursor
 }
@@ -77,17 +79,17 @@ func (p *planned) take(kind exec.Kind, _ any, bytes int64, _ exec.Class) (cu.Dev
 	if err != nil {
 		return 0, err
 	}
-	return p.device.locate(p.plan, s)
+	return p.runner.locate(p.plan, s)
 }
 
 // borrowed takes memory from the driver until the call is done.
 type borrowed struct {
-	device *device
+	runner *runner
 	taken  []cu.DevicePtr
 }
 
 func (b *borrowed) take(_ exec.Kind, _ any, bytes int64, _ exec.Class) (cu.DevicePtr, error) {
-	at, err := b.device.heap.get(bytes)
+	at, err := b.runner.heap.get(bytes)
 	if err == nil {
 		b.taken = append(b.taken, at)
 	}
@@ -95,9 +97,9 @@ func (b *borrowed) take(_ exec.Kind, _ any, bytes int64, _ exec.Class) (cu.Devic
 }
 
 // outside runs f as a call that belongs to no operator. It runs in the device's context.
-func (d *device) outside(f func(c *call) error) error {
-	from := &borrowed{device: d}
-	err := errors.Join(f(&call{device: d, source: from}), d.queue.wait())
+func (d *runner) outside(f func(c *call) error) error {
+	from := &borrowed{runner: d}
+	err := errors.Join(f(&call{runner: d, source: from}), d.queue.wait())
 	for _, at := range from.taken {
 		err = errors.Join(err, d.heap.release(at))
 	}
@@ -110,6 +112,12 @@ func (c *call) isPlan() bool { _, ok := c.source.(*planning); return ok }
 // scratch returns memory for the time of the call.
 func (c *call) scratch(bytes int64) (cu.DevicePtr, error) {
 	return c.source.take(exec.KindScratch, nil, bytes, exec.Activations)
+}
+
+// ofLayer returns memory that an attention layer keeps from step to step, the same for all
+// graphs of its controller: at least bytes.
+func (c *call) ofLayer(key any, bytes int64) (cu.DevicePtr, error) {
+	return c.source.take(exec.KindLayer, key, bytes, exec.Cache)
 }
 
 // keep returns memory that stays from step to step, the same for every call with the key.

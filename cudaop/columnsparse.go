@@ -45,7 +45,7 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	switch static := r.p.Selection.Kind == exec.SelectStatic; {
 	case c.isPlan() && mode == exec.Refresh && !static:
 		return r.handOver(c, 0)
-	case mode == exec.Refresh && l != nil && l.device == c.device && l.out != 0:
+	case mode == exec.Refresh && l != nil && l.runner == c.runner && l.out != 0:
 		out := l.out
 		l.out = 0
 		return r.handOver(c, out)
@@ -54,7 +54,7 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	case mode == exec.Reuse && c.isPlan():
 		return r.reuse(c, table{})
 	case mode == exec.Reuse:
-		if l == nil || l.device != c.device || !st.Built() {
+		if l == nil || l.runner != c.runner || !st.Built() {
 			return nil, op.ErrStale
 		}
 		return r.reuse(c, table{l.bits, l.batch, l.heads})

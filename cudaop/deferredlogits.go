@@ -32,7 +32,7 @@ func (o *deviceOp) DeferLogits() func(rows int) lmhead.Logits {
 type deferredLogits struct {
 	o      *deviceOp
 	weight []kernel.Projection // [vocab, features]
-	device *device             // of the latest step
+	runner *runner             // of the latest step
 	x      cu.DevicePtr
 	rows   int       // of x
 	host   []float32 // rows that were copied
@@ -60,7 +60,7 @@ func (l *deferredLogits) run(c *call, x cu.DevicePtr, rows int) (gorgonia.Value,
 	if err != nil {
 		return nil, err
 	}
-	next := deferredLogits{o: l.o, weight: l.weight, device: c.device, x: kept, rows: rows, host: l.host}
+	next := deferredLogits{o: l.o, weight: l.weight, runner: c.runner, x: kept, rows: rows, host: l.host}
 	for i, after := range []struct {
 		at    *cu.DevicePtr
 		bytes int64
@@ -89,11 +89,11 @@ func (l *deferredLogits) rowBytes() int64 {
 
 // runOnGPU calls f on the GPU of the latest step.
 func (l *deferredLogits) runOnGPU(f func(c *call) error) error {
-	if l.device == nil {
+	if l.runner == nil {
 		return fmt.Errorf("%v: no step was run", l.o)
 	}
-	err := l.device.runOnEngine(func() error {
-		c := &call{device: l.device, o: l.o, workspace: l.workspace}
+	err := l.runner.flushed(func() error {
+		c := &call{runner: l.runner, o: l.o, workspace: l.workspace}
 		// No operator's result went to the machine, so the checks have not been read.
 		return errors.Join(f(c), c.finish(nil), c.checked())
 	})

@@ -88,15 +88,15 @@ func (o *deviceOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, preallo
 	if err := o.Stopped(); err != nil {
 		return nil, err
 	}
-	d, err := deviceOf(extern, dev)
+	m, err := machineOf(extern, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
-	c := &call{device: d, o: o, prealloc: prealloc, in: in}
-	if o.isPrivate(d, in) {
-		err = d.inContext(func() error { return c.run(false, &v) })
+	c := &call{runner: m.runner, o: o, prealloc: prealloc, in: in}
+	if o.isPrivate(m.runner, in) {
+		err = m.inContext(func() error { return c.run(false, &v) })
 	} else {
-		err = d.runOnEngine(func() error { return c.run(true, &v) })
+		err = m.afterInputs(func() error { return c.run(true, &v) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
@@ -105,7 +105,7 @@ func (o *deviceOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, preallo
 }
 
 // isPrivate reports whether the operator touches no memory of the machine.
-func (o *deviceOp) isPrivate(d *device, in []gorgonia.Value) bool {
+func (o *deviceOp) isPrivate(d *runner, in []gorgonia.Value) bool {
 	for i, v := range in {
 		if _, ours := v.(*deviceTensor); !ours && !(isCopied(o.Placement(), i, v) && d.hasCopy(o, i)) {
 			return false
@@ -118,7 +118,8 @@ func (o *deviceOp) isPrivate(d *device, in []gorgonia.Value) bool {
 // runs in the device's context.
 func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
 	if number, mode, ok := c.o.BoundTo().Current(); ok {
-		if err := c.beginStep(number, mode); err != nil {
+		pass := c.o.BoundTo().Pass()
+		if err := c.beginStep(number, stepKind{c.o.Placement().Plan(), mode, pass.Kind, pass.Choose}); err != nil {
 			return err
 		}
 	}
@@ -152,18 +153,8 @@ func (c *call) place() error {
 		at = alone
 	}
 	cursor, err := at.Start(mode)
-	c.mode, c.source = mode, &planned{c.device, plan, cursor}
+	c.mode, c.source = mode, &planned{c.runner, plan, cursor}
 	return err
-}
-
-// beginStep begins a step if it is not the one in progress.
-func (d *device) beginStep(number uint64, m exec.Mode) error {
-	if number == d.step {
-		return nil
-	}
-	d.step = number
-	d.checks = d.checks[:0] // may be left of a step that failed
-	return d.queue.restart(m)
 }
 
 // OnGPU is true: the operator takes memory of the GPU.
@@ -171,7 +162,7 @@ func (o *deviceOp) OnGPU() bool { return true }
 
 // PlanMemory requests the memory of one run, by executing it as a plan.
 func (o *deviceOp) PlanMemory(r *exec.Run) error {
-	c := &call{device: planner, o: o, mode: r.Mode, source: &planning{run: r}}
+	c := &call{runner: planner, o: o, mode: r.Mode, source: &planning{run: r}}
 	for i := range r.Arity() {
 		c.in = append(c.in, planInput(r, i))
 	}

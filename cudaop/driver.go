@@ -55,11 +55,16 @@ import (
 	"gorgonia.org/cu"
 )
 
-// cudaKernel is a function of a loaded module, with what its module says about how to
-// launch it (kernels/README.md). All calls need the module's context.
+// cudaKernel is a function that a runner launches.
 type cudaKernel struct {
-	queue        *queue
-	number       int // in the queue's list
+	*function
+	queue  *queue
+	number int // in the queue's list
+}
+
+// function is that of a loaded module, with what its module says about how to launch it
+// (kernels/README.md). All calls need the module's context.
+type function struct {
 	name         string
 	fn           C.CUfunction
 	threads      int
@@ -73,8 +78,8 @@ type cudaKernel struct {
 // defaultShared is the dynamic shared memory that a block may use by default.
 const defaultShared = 48 << 10
 
-func (d *device) newKernel(m cu.Module, name string) (*cudaKernel, error) {
-	k := &cudaKernel{queue: d.queue, number: len(d.queue.kernels), name: name, multiprocs: d.multiprocs}
+func (d *device) newFunction(m cu.Module, name string) (*function, error) {
+	k := &function{name: name, multiprocs: d.multiprocs}
 	fn, err := m.Function(name)
 	if err != nil {
 		return nil, fmt.Errorf("cudaop: kernel %s: %w", name, err)
@@ -98,7 +103,6 @@ func (d *device) newKernel(m cu.Module, name string) (*cudaKernel, error) {
 			return nil, err
 		}
 	}
-	d.queue.kernels = append(d.queue.kernels, k)
 	return k, nil
 }
 
@@ -137,7 +141,7 @@ func (k *cudaKernel) launchMapped(operands []matrices, items int, args ...uint64
 }
 
 // start launches the kernel on a stream. Each of the operands is four words.
-func (k *cudaKernel) start(stream C.CUstream, grid int, operands, args []uint64) error {
+func (k *function) start(stream C.CUstream, grid int, operands, args []uint64) error {
 	var maps [3]C.matrices
 	for i := range len(operands) / 4 {
 		s := operands[4*i:]
@@ -155,4 +159,4 @@ func (k *cudaKernel) launchRows(count, n int, args ...uint64) error {
 }
 
 // items is the number of items of work for n rows in each of count parts.
-func (k *cudaKernel) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }
+func (k *function) items(count, n int) int { return count * ((n + k.rows - 1) / k.rows) }

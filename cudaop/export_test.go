@@ -7,7 +7,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/lmhead"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -42,11 +41,11 @@ func SetTryFrom(n int64) (before int64) {
 
 // inCall calls f on a machine's GPU as an operator's run.
 func inCall(vm gorgonia.VM, f func(c *call) error) error {
-	d, err := deviceOf(vm.(gorgonia.External), 0)
+	m, err := machineOf(vm.(gorgonia.External), 0)
 	if err != nil {
 		return err
 	}
-	return d.runOnEngine(func() error { return d.outside(f) })
+	return m.afterInputs(func() error { return m.outside(f) })
 }
 
 // Multiply gives the bits of x wᵀ + bias + residual over its residual, if that is not
@@ -150,15 +149,25 @@ func LimitMemory(limit, claimed int64) (restore func()) {
 	return func() { allocate, memInfo = all, info }
 }
 
-// Replays counts the segments of the queues of all machines, those of them that are graphs, and
-// those that cannot be captured.
-func Replays() (known, graphs, never int) {
+// eachQueue calls f for the queues of all runners.
+func eachQueue(f func(q *queue)) {
 	devices.Lock()
 	defer devices.Unlock()
 	for _, d := range devices.of {
 		d.busy.Lock()
-		known += len(d.queue.graphs)
-		for _, r := range d.queue.graphs {
+		for _, r := range d.runners {
+			f(r.queue)
+		}
+		d.busy.Unlock()
+	}
+}
+
+// Replays counts the segments of the queues of all machines, those of them that are graphs, and
+// those that cannot be captured.
+func Replays() (known, graphs, never int) {
+	eachQueue(func(q *queue) {
+		known += len(q.graphs)
+		for _, r := range q.graphs {
 			if r.program != nil {
 				graphs++
 			}
@@ -166,8 +175,7 @@ func Replays() (known, graphs, never int) {
 				never++
 			}
 		}
-		d.busy.Unlock()
-	}
+	})
 	return known, graphs, never
 }
 
@@ -175,7 +183,7 @@ func Replays() (known, graphs, never int) {
 // memory, and another that copies all words. It returns the copy.
 func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 	err = inCall(vm, func(c *call) (err error) {
-		if err := c.queue.restart(exec.Dense); err != nil {
+		if err := c.queue.restart(stepKind{}); err != nil {
 			return err
 		}
 		bytes := 4 * int64(len(values))
@@ -203,13 +211,11 @@ func Fill(vm gorgonia.VM, values []uint32) (copied []uint32, err error) {
 
 // NeverCapture marks all segments as impossible to capture.
 func NeverCapture() {
-	devices.Lock()
-	defer devices.Unlock()
-	for _, d := range devices.of {
-		for _, r := range d.queue.graphs {
+	eachQueue(func(q *queue) {
+		for _, r := range q.graphs {
 			r.never = true
 		}
-	}
+	})
 }
 
 // Unknown queues a command of a kind that does not exist.
@@ -222,10 +228,6 @@ func Unknown(vm gorgonia.VM) error {
 
 // Buffered is the number of commands that are not submitted yet, of all machines.
 func Buffered() (n int) {
-	devices.Lock()
-	defer devices.Unlock()
-	for _, d := range devices.of {
-		n += d.queue.commands
-	}
+	eachQueue(func(q *queue) { n += q.commands })
 	return n
 }

@@ -3,6 +3,8 @@
 package cudaop
 
 import (
+	"errors"
+
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
@@ -23,7 +25,7 @@ func isCopied(at *exec.Placement, i int, v gorgonia.Value) bool {
 }
 
 // hasCopy reports whether the copy of an operator's input i is of the step in progress.
-func (d *device) hasCopy(o *deviceOp, i int) bool {
+func (d *runner) hasCopy(o *deviceOp, i int) bool {
 	node, _, number := exec.StepInput(o, i)
 	return node != nil && d.copied[node] == number
 }
@@ -61,4 +63,20 @@ func (c *call) input(i int) cu.DevicePtr {
 		return c.copies[i]
 	}
 	return cu.DevicePtr(c.in[i].Uintptr())
+}
+
+// firstRowKey is the key of what firstRow returns.
+type firstRowKey struct{}
+
+// firstRow returns the address of an int32: the position of the first row that the step
+// computes over a cache. Kernels read it there, and take other positions relative to it, so
+// that the steps of all blocks are the same commands.
+func (c *call) firstRow() (cu.DevicePtr, error) {
+	at, err := c.keep(firstRowKey{}, 4, exec.Activations)
+	if err != nil || c.isPlan() || c.firstRowOf == c.step {
+		return at, err
+	}
+	c.firstRowOf = c.step
+	first := uint32(c.o.BoundTo().Pass().First)
+	return at, errors.Join(c.queue.flush(), c.queue.fill(at, first, 1), c.queue.flush()) // a segment of its own
 }

@@ -66,7 +66,7 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 // stays, so that the commands of a step are those of the previous step of its mode.
 func (r *groupTopK) rebuild(c *call) error {
 	l, ok := r.spec.State.Device().(*layer)
-	if !ok || l.device != c.device || l.fresh == 0 {
+	if !ok || l.runner != c.runner || l.fresh == 0 {
 		return fmt.Errorf("%w: no scores", op.ErrOrder)
 	}
 	had := r.spec.State.Built()

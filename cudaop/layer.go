@@ -14,7 +14,7 @@ import (
 
 // layer is the state of one attention layer's operators on the GPU.
 type layer struct {
-	device          *device
+	runner          *runner
 	state           *exec.State
 	batch, heads, n int
 	group           int
@@ -43,7 +43,7 @@ type (
 // layer returns the state on this device of the layer that s belongs to. It makes a new one if
 // there is none for this device and shape.
 func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) {
-	l := &layer{device: c.device, state: s, batch: batch, heads: heads, n: n, group: group}
+	l := &layer{runner: c.runner, state: s, batch: batch, heads: heads, n: n, group: group}
 	var err error
 	if l.bits, err = c.keep(tableKey{s}, l.bytes(), exec.Columns); err != nil {
 		return nil, err
@@ -52,16 +52,16 @@ func (c *call) layer(s *exec.State, batch, heads, n, group int) (*layer, error) 
 		return l, err
 	}
 	if have, ok := s.Device().(*layer); ok {
-		if have.device == c.device && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
+		if have.runner == c.runner && have.bits == l.bits && have.batch == batch && have.heads == heads && have.n == n && have.group == group {
 			return have, nil
 		}
-		if have.device == c.device { // locked by this call: DensityAndChurn would wait for ever
+		if have.runner == c.runner { // locked by this call: DensityAndChurn would wait for ever
 			if err := have.count(); err != nil {
 				return nil, err
 			}
 		}
 		s.SetDevice(nil, 0)
-		delete(have.device.layers, have) // of another machine, or another length
+		delete(have.runner.layers, have) // of another machine, or another length
 	}
 	c.layers[l] = struct{}{}
 	s.SetDevice(l, l.bytes())
@@ -76,7 +76,7 @@ func (l *layer) bytes() int64 {
 // Columns copies the column table to the host.
 func (l *layer) Columns() (exec.ColumnBits, error) {
 	b := exec.ColumnBits{Batch: l.batch, Heads: l.heads, Len: l.n, Group: l.group, Bits: make([]uint32, l.bytes()/4)}
-	err := l.device.runUnordered(func() error { return l.device.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
+	err := l.runner.flushed(func() error { return l.runner.queue.toHost(unsafe.Pointer(&b.Bits[0]), l.bits, l.bytes()) })
 	if errors.Is(err, errClosed) {
 		return exec.ColumnBits{}, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
 	}
@@ -89,7 +89,7 @@ func (l *layer) Columns() (exec.ColumnBits, error) {
 // DensityAndChurn implements exec.DeviceState.
 func (l *layer) DensityAndChurn() (density, churn float64, err error) {
 	if l.unread { // false after the machine is closed
-		if err := l.device.runUnordered(l.count); err != nil {
+		if err := l.runner.flushed(l.count); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -106,7 +106,7 @@ func (l *layer) count() error {
 		return nil
 	}
 	var counts [2]int64
-	if err := l.device.queue.toHost(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
+	if err := l.runner.queue.toHost(unsafe.Pointer(&counts), l.pairs, pairsBytes); err != nil {
 		return fmt.Errorf("cudaop: pairs: %w", err)
 	}
 	l.counts, l.unread = counts, false
@@ -119,11 +119,11 @@ func (l *layer) Drop() { l.fresh, l.out = 0, 0 }
 // Free frees the memory that belongs to no graph's plan.
 func (l *layer) Free() error {
 	l.Drop()
-	err := l.device.runUnordered(func() error {
-		delete(l.device.layers, l)
+	err := l.runner.flushed(func() error {
+		delete(l.runner.layers, l)
 		var err error
 		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state}} {
-			err = errors.Join(err, l.device.dropLoose(key))
+			err = errors.Join(err, l.runner.dropLoose(key))
 		}
 		return err
 	})

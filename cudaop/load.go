@@ -5,6 +5,7 @@ package cudaop
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
 	"github.com/pulsecol/pulsecol/internal/memplan"
@@ -40,7 +41,7 @@ func (w *weights) bytes() int64 {
 }
 
 // load copies them to the GPU, if they are not there yet.
-func (w *weights) load(d *device) error {
+func (w *weights) load(d *runner) error {
 	if w.parts == nil {
 		_, err := d.vector(w.vector)
 		return err
@@ -85,12 +86,57 @@ func weightsOf(order gorgonia.Nodes) (all []weights) {
 	return all
 }
 
-// Load copies the weights of a graph's operators to the GPU of its machine. Without Load the
-// first step copies them. report, if not nil, is called before and after each tensor with the
+// isLoaded reports whether they are on the GPU.
+func (w *weights) isLoaded(d *device) bool {
+	if w.parts == nil {
+		return d.vectors[&w.vector[0]] != 0
+	}
+	_, ok := d.matrices.find(w.parts, w.dt)
+	if ok && biased(w.parts) {
+		_, ok = d.biases.find(w.parts, w.dt)
+	}
+	return ok
+}
+
+// freeWeights frees the weights that no machine of the device has claimed.
+func (d *device) freeWeights() error {
+	matrices, biases, vectors := uploads{}, uploads{}, map[*byte]bool{}
+	for _, r := range d.runners {
+		if err := r.queue.flush(); err != nil { // commands that read them
+			return err
+		}
+		for _, m := range r.machines {
+			for _, w := range m.weights {
+				if w.parts == nil {
+					vectors[&w.vector[0]] = true
+					continue
+				}
+				matrices.add(w.parts, w.dt, 0)
+				biases.add(w.parts, w.dt, 0)
+			}
+		}
+	}
+	gone := append(d.matrices.keep(matrices), d.biases.keep(biases)...)
+	for first, at := range d.vectors {
+		if !vectors[first] {
+			gone = append(gone, at)
+			delete(d.vectors, first)
+		}
+	}
+	for _, at := range gone {
+		if err := d.heap.release(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load copies the weights of a graph's operators to the GPU of its machine, if another
+// machine has not. Without Load the first step copies them. report, if not nil, is called before and after each tensor with the
 // bytes copied so far and the total. When ctx is done Load returns its error, and keeps the
 // copied weights.
 func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report func(done, total int64)) (err error) {
-	m, ok := vm.(gorgonia.CUDAMachine)
+	on, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {
 		return nil
 	}
@@ -102,17 +148,23 @@ func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report fun
 	if len(all) == 0 {
 		return nil
 	}
-	d, err := deviceOf(m, 0)
+	m, err := machineOf(on, 0)
 	if err != nil {
 		return err
 	}
-	if err := d.runOnEngine(func() (err error) { d.staging, err = newStaging(ctx); return err }); err != nil {
+	if err := m.inContext(func() error {
+		all = slices.DeleteFunc(all, func(w weights) bool { return w.isLoaded(m.device) })
+		return nil
+	}); err != nil || len(all) == 0 {
+		return err
+	}
+	if err := m.flushed(func() (err error) { m.staging, err = newStaging(ctx); return err }); err != nil {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, d.runOnEngine(func() error {
-			s := d.staging
-			d.staging = nil
+		err = errors.Join(err, m.flushed(func() error {
+			s := m.staging
+			m.staging = nil
 			return s.close()
 		}))
 	}()
@@ -125,7 +177,7 @@ func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report fun
 	}
 	report(0, total)
 	for i := range all {
-		if err := d.runOnEngine(func() error { return all[i].load(d) }); err != nil {
+		if err := m.flushed(func() error { return all[i].load(m.runner) }); err != nil {
 			return err
 		}
 		done += all[i].bytes()

@@ -15,44 +15,28 @@ import (
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/gpu"
 	"gorgonia.org/cu"
-	"gorgonia.org/gorgonia/cuda"
 )
 
 func init() { gpu.RegisterMeasure(measure) }
 
-func measure(o gpu.MeasureOptions, report func(gpu.Measurement) error) (err error) {
+func measure(o gpu.MeasureOptions, report func(gpu.Measurement) error) error {
 	if err := Available(); err != nil {
 		return err
 	}
-	first, err := cu.GetDevice(0)
-	if err != nil {
-		return fmt.Errorf("cudaop: GPU 0: %w", err)
-	}
-	engine := new(cuda.Engine)
-	onOneThread(func() { err = engine.Init(first, 0) })
-	if err != nil {
-		return fmt.Errorf("cudaop: %w", err)
-	}
-	d, err := newDevice(engine)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		err = errors.Join(err, d.runUnordered(d.release), engine.Close())
-	}()
-	for _, dim := range o.HeadDims {
-		for _, n := range o.Lens {
-			if err := d.runUnordered(func() error { return d.measureLength(o, n, dim, report) }); err != nil {
-				return err
+	return measured(func(r *runner) error {
+		for _, dim := range o.HeadDims {
+			for _, n := range o.Lens {
+				if err := r.measureLength(o, n, dim, report); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// measureLength makes the measurements of the options at one length. It runs on the engine's
-// thread.
-func (d *device) measureLength(o gpu.MeasureOptions, n, dim int, report func(gpu.Measurement) error) error {
+// measureLength makes the measurements of the options at one length.
+func (d *runner) measureLength(o gpu.MeasureOptions, n, dim int, report func(gpu.Measurement) error) error {
 	return d.outside(func(c *call) error { return c.measure(o, n, dim, report) })
 }
 
@@ -216,7 +200,7 @@ func (c *call) milliseconds(samples int, run func() error) (float64, error) {
 }
 
 // fillHeads copies the column table of one head to several on the GPU.
-func (d *device) fillHeads(bits cu.DevicePtr, table []uint32, heads int) error {
+func (d *runner) fillHeads(bits cu.DevicePtr, table []uint32, heads int) error {
 	size := 4 * int64(len(table))
 	if err := d.queue.toGPU(bits, unsafe.Pointer(&table[0]), size); err != nil {
 		return fmt.Errorf("cudaop: columns: %w", err)

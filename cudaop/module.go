@@ -29,12 +29,28 @@ func (d *device) isHopper() bool { return d.capability == hopper && !forceSM80 }
 
 // kernel returns a kernel of the module built from kernels/<file>.cu, which it
 // loads if it is not.
-func (d *device) kernel(file, name string) (*cudaKernel, error) {
-	if d.isPlanner() {
-		return &cudaKernel{queue: d.queue, rows: 1, cluster: 1}, nil
+func (r *runner) kernel(file, name string) (*cudaKernel, error) {
+	if r.isPlanner() {
+		return &cudaKernel{queue: r.queue, function: &function{rows: 1, cluster: 1}}, nil
 	}
-	if k := d.kernels[name]; k != nil {
+	if k := r.kernels[name]; k != nil {
 		return k, nil
+	}
+	f, err := r.function(file, name)
+	if err != nil {
+		return nil, err
+	}
+	k := &cudaKernel{f, r.queue, len(r.queue.kernels)}
+	r.queue.kernels = append(r.queue.kernels, k)
+	r.kernels[name] = k
+	return k, nil
+}
+
+// function returns a function of the module built from kernels/<file>.cu, which it loads if
+// it is not.
+func (d *device) function(file, name string) (*function, error) {
+	if f := d.functions[name]; f != nil {
+		return f, nil
 	}
 	m, ok := d.modules[file]
 	if !ok {
@@ -44,12 +60,12 @@ func (d *device) kernel(file, name string) (*cudaKernel, error) {
 		}
 		d.modules[file] = m
 	}
-	k, err := d.newKernel(m, name)
+	f, err := d.newFunction(m, name)
 	if err != nil {
 		return nil, err
 	}
-	d.kernels[name] = k
-	return k, nil
+	d.functions[name] = f
+	return f, nil
 }
 
 // typedKernel names a kernel that exists for bf16 and for float32 inputs.
@@ -59,7 +75,7 @@ type typedKernel struct {
 }
 
 // typed returns the kernel of <name>.cu for inputs of a type.
-func (d *device) typed(name string, dt tensor.Dtype) (*cudaKernel, error) {
+func (d *runner) typed(name string, dt tensor.Dtype) (*cudaKernel, error) {
 	key := typedKernel{name, elementType(dt)}
 	if k := d.typedKernels[key]; k != nil {
 		return k, nil

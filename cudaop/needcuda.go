@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/memplan"
 	"gorgonia.org/gorgonia"
 )
 
@@ -18,34 +19,56 @@ const driverReserve = 256 << 20
 // weights. It returns an error that wraps ErrMemory, and takes nothing, if less is free than
 // the graph takes with its weights. modes are those of its steps.
 func Reserve(vm gorgonia.VM, g *gorgonia.ExprGraph, modes []exec.Mode) error {
-	m, ok := vm.(gorgonia.CUDAMachine)
+	on, ok := vm.(gorgonia.CUDAMachine)
 	if !ok || !slices.ContainsFunc(g.AllNodes(), isDeviceOp) {
 		return nil
 	}
-	need, err := PlanMemory(g, modes)
+	need, err := PlanMemory(modes, g)
 	if err != nil {
 		return err
 	}
-	d, err := deviceOf(m, 0)
+	m, err := machineOf(on, 0)
 	if err != nil {
 		return err
 	}
-	return d.runOnEngine(func() error {
+	order, err := inOrder(g)
+	if err != nil {
+		return err
+	}
+	m.plans, m.weights = plansOf(g), weightsOf(order)
+	return m.flushed(func() error {
 		free, all, err := memInfo()
 		if err != nil {
 			return fmt.Errorf("cudaop: free memory: %w", err)
 		}
-		if need.Total()+driverReserve > free {
-			return fmt.Errorf("cudaop: %w: the graph needs %s (weights %s, column tables %s, scores %s, activations %s, inputs and results %s); of the GPU's %s are %s free, of which %s stay in reserve",
-				ErrMemory, gib(need.Total()), gib(need.Weights), gib(need.Columns), gib(need.Scores), gib(need.Activations), gib(need.Machine), gib(all), gib(free), gib(driverReserve))
+		held := m.heldFor()
+		if need.Total()-held+driverReserve > free {
+			return fmt.Errorf("cudaop: %w: the graph needs %s (weights %s, column tables %s, caches %s, scores %s, activations %s, inputs and results %s), of which other graphs hold %s; of the GPU's %s are %s free, of which %s stay in reserve",
+				ErrMemory, gib(need.Total()), gib(need.Weights), gib(need.Columns), gib(need.Cache), gib(need.Scores), gib(need.Activations), gib(need.Machine), gib(held), gib(all), gib(free), gib(driverReserve))
 		}
-		for _, p := range plansOf(g) {
-			if err := d.reserve(p); err != nil {
+		for _, p := range m.plans {
+			if err := m.reserve(p); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// heldFor is the memory of the machine's graph that is held already.
+func (m *machine) heldFor() (bytes int64) {
+	for _, w := range m.weights {
+		if w.isLoaded(m.device) {
+			bytes += w.bytes()
+		}
+	}
+	for _, p := range m.plans {
+		bytes += min(p.GPU.Transient, m.arenas.transient.bytes)
+		for key, size := range p.OfLayers() {
+			bytes += min(memplan.Round(size), m.arenas.loose[key].bytes)
+		}
+	}
+	return bytes
 }
 
 func isDeviceOp(n *gorgonia.Node) bool { _, ok := n.Op().(*deviceOp); return ok }
@@ -62,31 +85,36 @@ func plansOf(g *gorgonia.ExprGraph) (plans []*exec.Plan) {
 	return plans
 }
 
-// PlanMemory returns the GPU memory that steps of the given modes of a graph take. A graph that
-// no Workspace has planned is planned with all results left to the machine.
-func PlanMemory(g *gorgonia.ExprGraph, modes []exec.Mode) (Need, error) {
-	plans := plansOf(g)
-	if len(plans) == 0 {
-		p, err := exec.New(g, exec.Options{Modes: modes, MachineResults: true})
-		if err != nil {
-			return Need{}, fmt.Errorf("cudaop: %w", err)
-		}
-		plans = append(plans, p)
-	}
-	order, err := inOrder(g)
-	if err != nil {
-		return Need{}, err
-	}
+// PlanMemory returns the GPU memory that steps of the given modes take in graphs of one
+// controller, which share what they can. A graph that no Workspace has planned is planned
+// with all results left to the machine.
+func PlanMemory(modes []exec.Mode, graphs ...*gorgonia.ExprGraph) (Need, error) {
 	var need Need
-	for _, w := range weightsOf(order) {
+	var all gorgonia.Nodes
+	var plans []*exec.Plan
+	for _, g := range graphs {
+		own := plansOf(g)
+		if len(own) == 0 {
+			p, err := exec.New(g, exec.Options{Modes: modes, MachineResults: true})
+			if err != nil {
+				return Need{}, fmt.Errorf("cudaop: %w", err)
+			}
+			own = append(own, p)
+		}
+		plans = append(plans, own...)
+		order, err := inOrder(g)
+		if err != nil {
+			return Need{}, err
+		}
+		all = append(all, order...)
+	}
+	for _, w := range weightsOf(all) {
 		need.Weights += w.bytes()
 	}
-	for _, p := range plans {
-		need.Columns += p.GPU.Of(exec.Columns)
-		need.Scores += p.GPU.Of(exec.Scores)
-		need.Activations += p.GPU.Of(exec.Activations)
-	}
-	for _, n := range order {
+	arena := exec.Shared(plans)
+	need.Columns, need.Cache = arena.Of(exec.Columns), arena.Of(exec.Cache)
+	need.Scores, need.Activations = arena.Of(exec.Scores), arena.Of(exec.Activations)
+	for _, n := range all {
 		if o, ok := n.Op().(*deviceOp); n.Op() == nil || ok && o.CallsExtern() {
 			need.Machine += int64(n.Shape().TotalSize()) * int64(n.Dtype().Size())
 		}

@@ -40,8 +40,8 @@ func Close(vm gorgonia.VM) error { return vm.Close() }
 // Flush does nothing: without -tags cuda nothing is buffered.
 func Flush(gorgonia.VM) error { return nil }
 
-// PlanMemory returns the GPU memory that a graph takes: without -tags cuda none.
-func PlanMemory(*gorgonia.ExprGraph, []op.Mode) (Need, error) { return Need{}, nil }
+// PlanMemory returns the GPU memory that graphs take: without -tags cuda none.
+func PlanMemory([]op.Mode, ...*gorgonia.ExprGraph) (Need, error) { return Need{}, nil }
 
 // Reserve returns nil: without -tags cuda no graph takes GPU memory.
 func Reserve(gorgonia.VM, *gorgonia.ExprGraph, []op.Mode) error { return nil }

@@ -33,7 +33,6 @@ import (
 
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
-	"gorgonia.org/gorgonia"
 )
 
 // queue buffers the commands of operators and submits them to the GPU a segment at a time.
@@ -54,13 +53,21 @@ type queue struct {
 
 	graphs map[segment]*replay
 	stream C.CUstream // for capture; nothing runs on it
-	mode   exec.Mode  // of the step in progress
+	step   stepKind   // in progress
 	next   int        // segment
 }
 
-// segment identifies commands that are submitted at once: the index-th of a step of a mode.
+// stepKind is what steps with the same operators and buffers have in common.
+type stepKind struct {
+	plan   *exec.Plan
+	mode   exec.Mode
+	pass   exec.PassKind
+	choose bool // the columns of a block
+}
+
+// segment identifies commands that are submitted at once: the index-th of a kind of step.
 type segment struct {
-	mode  exec.Mode
+	stepKind
 	index int
 }
 
@@ -144,7 +151,7 @@ func (q *queue) flush() error {
 		return nil
 	}
 	defer func() { q.words, q.commands = q.words[:0], 0 }()
-	at := segment{q.mode, q.next}
+	at := segment{q.step, q.next}
 	q.next++
 	if q.commands < leastReplayed || at.index >= mostSegments {
 		return q.run(nil)
@@ -172,10 +179,24 @@ func (q *queue) flush() error {
 }
 
 // restart begins a step: its first segment is next.
-func (q *queue) restart(m exec.Mode) error {
+func (q *queue) restart(s stepKind) error {
 	err := q.flush()
-	q.mode, q.next = m, 0
+	q.step, q.next = s, 0
 	return err
+}
+
+// forget drops the graphs of a plan's steps.
+func (q *queue) forget(p *exec.Plan) error {
+	for at, r := range q.graphs {
+		if at.plan != p {
+			continue
+		}
+		if err := r.drop(); err != nil {
+			return err
+		}
+		delete(q.graphs, at)
+	}
+	return nil
 }
 
 // drop drops the replay's graph, if it has one.
@@ -190,27 +211,6 @@ func (r *replay) drop() error {
 		return fmt.Errorf("cudaop: drop a graph: CUDA error %d", int(code))
 	}
 	r.program = nil
-	return nil
-}
-
-// Flush submits the buffered commands of a machine's operators, so that they are queued when a
-// step ends and their errors are errors of the step.
-func Flush(vm gorgonia.VM) error {
-	m, ok := vm.(gorgonia.CUDAMachine)
-	if !ok {
-		return nil
-	}
-	for i := range m.Engines() {
-		devices.Lock()
-		d := devices.of[&m.Engines()[i]]
-		devices.Unlock()
-		if d == nil {
-			continue
-		}
-		if err := d.inContext(d.queue.flush); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -27,13 +27,8 @@ type uploaded struct {
 type uploads map[*byte][]uploaded
 
 func (u uploads) find(p []kernel.Projection, dt tensor.Dtype) (at cu.DevicePtr, ok bool) {
-	same := func(a, b kernel.Projection) bool {
-		v, w := &a.Weight, &b.Weight
-		return &v.Data[0] == &w.Data[0] && v.Rows == w.Rows && v.Cols == w.Cols && v.DType == w.DType &&
-			len(a.Bias) == len(b.Bias) && (len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
-	}
 	for _, have := range u[&p[0].Weight.Data[0]] {
-		if have.dt == dt && slices.EqualFunc(have.of, p, same) {
+		if have.dt == dt && slices.EqualFunc(have.of, p, sameProjection) {
 			return have.at, true
 		}
 	}
@@ -42,6 +37,30 @@ func (u uploads) find(p []kernel.Projection, dt tensor.Dtype) (at cu.DevicePtr, 
 
 func (u uploads) add(p []kernel.Projection, dt tensor.Dtype, at cu.DevicePtr) {
 	u[&p[0].Weight.Data[0]] = append(u[&p[0].Weight.Data[0]], uploaded{p, dt, at})
+}
+
+// sameProjection reports whether two projections have the same memory on the host.
+func sameProjection(a, b kernel.Projection) bool {
+	v, w := &a.Weight, &b.Weight
+	return &v.Data[0] == &w.Data[0] && v.Rows == w.Rows && v.Cols == w.Cols && v.DType == w.DType &&
+		len(a.Bias) == len(b.Bias) && (len(a.Bias) == 0 || &a.Bias[0] == &b.Bias[0])
+}
+
+// keep removes the uploads that others lack, and returns where they are.
+func (u uploads) keep(others uploads) (gone []cu.DevicePtr) {
+	for first, list := range u {
+		u[first] = slices.DeleteFunc(list, func(have uploaded) bool {
+			_, ok := others.find(have.of, have.dt)
+			if !ok {
+				gone = append(gone, have.at)
+			}
+			return !ok
+		})
+		if len(u[first]) == 0 {
+			delete(u, first)
+		}
+	}
+	return gone
 }
 
 // single is the projection of one weight without a bias.
@@ -62,8 +81,8 @@ func biased(p []kernel.Projection) bool {
 
 // matrix returns the weights of projections of the same inputs on the GPU, one after
 // the other, as float32 or bfloat16. They are copied there once for all operators
-// and steps of the machine.
-func (d *device) matrix(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+// and machines.
+func (d *runner) matrix(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if at, ok := d.matrices.find(p, dt); ok || d.isPlanner() {
 		return at, nil
 	}
@@ -114,7 +133,7 @@ func encoded(w *kernel.Matrix, dt tensor.Dtype) ([]byte, error) {
 
 // bias returns the biases of projections on the GPU, one after the other with zeros
 // where there is none; 0 if there is none at all.
-func (d *device) bias(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
+func (d *runner) bias(p []kernel.Projection, dt tensor.Dtype) (cu.DevicePtr, error) {
 	if !biased(p) {
 		return 0, nil
 	}
@@ -151,7 +170,7 @@ func bytesOf[E float32 | float64](x []E) []byte {
 }
 
 // vector returns bytes of the host on the GPU, where they are copied once.
-func (d *device) vector(x []byte) (cu.DevicePtr, error) {
+func (d *runner) vector(x []byte) (cu.DevicePtr, error) {
 	if at, ok := d.vectors[&x[0]]; ok || d.isPlanner() {
 		return at, nil
 	}
@@ -166,7 +185,7 @@ func (d *device) vector(x []byte) (cu.DevicePtr, error) {
 	return at, nil
 }
 
-func (d *device) upload(to cu.DevicePtr, from unsafe.Pointer, bytes int) error {
+func (d *runner) upload(to cu.DevicePtr, from unsafe.Pointer, bytes int) error {
 	var err error
 	if d.staging != nil {
 		err = d.staging.copy(to, unsafe.Slice((*byte)(from), bytes))

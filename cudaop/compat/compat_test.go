@@ -22,27 +22,31 @@ const cudaNames = `
 #define cuGraphNodeGetDependentNodes cuGraphNodeGetDependentNodes_v2
 `
 
-const cudaCalls = "cuCtxCreate cuMemAdvise cuMemPrefetchAsync cuGraphAddDependencies cuGraphRemoveDependencies " +
+const cudaCalls = "cuMemAdvise cuMemPrefetchAsync cuGraphAddDependencies cuGraphRemoveDependencies " +
 	"cuGraphGetEdges cuGraphNodeGetDependencies cuGraphNodeGetDependentNodes"
 
-// TestCUDAVersions: CUDA before 13 has its header to itself, and CUDA 13 gives cu
-// the functions it knows.
+// TestCUDAVersions: CUDA before 13 keeps its names but for those of contexts, and CUDA 13
+// gives cu the functions it knows. All make references to the primary context.
 func TestCUDAVersions(t *testing.T) {
 	for version, changed := range map[int]bool{10020: false, 11080: false, 12040: false, 12090: false, 13000: true, 13010: true} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			header := fmt.Sprintf("#define CUDA_VERSION %d\n%s", version, cudaNames)
-			with, without := preprocess(t, "cuda.h", header, cudaCalls)
+			with, without := preprocess(t, "cuda.h", header, cudaCalls+" cuCtxCreate cuCtxDestroy")
+			uses := strings.TrimSpace(with[strings.LastIndex(with, "}")+1:])
+			names, contexts := strings.CutSuffix(uses, " pulsecol_make_context pulsecol_drop_context")
+			if !contexts {
+				t.Errorf("names become %q, want the last two to be pulsecol's", uses)
+			}
 			if !changed {
-				if with != without {
-					t.Errorf("got %q, the header alone gives %q", with, without)
+				if want, _ := strings.CutSuffix(strings.TrimSpace(without), " cuCtxCreate_v4 cuCtxDestroy"); names != want {
+					t.Errorf("names become %q, the header alone makes them %q", names, want)
 				}
 				return
 			}
-			uses := with[strings.LastIndex(with, ";")+1:]
-			if want := strings.Replace(cudaCalls, "cuCtxCreate", "cuCtxCreate_v2", 1); strings.TrimSpace(uses) != want {
-				t.Errorf("names become %q, want %q", uses, want)
+			if names != cudaCalls {
+				t.Errorf("names become %q, want %q", names, cudaCalls)
 			}
-			for name := range strings.FieldsSeq(uses) {
+			for name := range strings.FieldsSeq(names) {
 				if !strings.Contains(with, name+"(") {
 					t.Errorf("%s is not declared", name)
 				}

@@ -1,5 +1,5 @@
-/* Found before CUDA's own cuda.h, so that gorgonia.org/cu, written for CUDA 11,
-   compiles with CUDA 13. Older versions get their own header, unchanged. */
+/* Found before CUDA's own cuda.h, so that gorgonia.org/cu, written for CUDA 11, compiles with
+   CUDA 13, and so that the contexts it makes are the one that all of a process share. */
 #ifndef PULSECOL_COMPAT_CUDA_H
 #define PULSECOL_COMPAT_CUDA_H
 
@@ -8,11 +8,6 @@
 #if CUDA_VERSION >= 13000
 /* CUDA 13 made these names macros for functions with other parameters. The driver
    still has the functions that cu calls, under the names declared here. */
-
-/* cuCtxCreate_v4 takes a CUctxCreateParams; cu makes contexts without. */
-#undef cuCtxCreate
-#define cuCtxCreate cuCtxCreate_v2
-CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
 
 /* The _v2 of these two take a CUmemLocation; cu names a device. */
 #undef cuMemAdvise
@@ -32,5 +27,32 @@ CUresult CUDAAPI cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *n);
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *n);
 #endif
+
+/* Gorgonia makes a context for each machine, and memory of one context cannot be read in
+   another. Machines of one process share weights and caches, so what cu makes and destroys
+   is a reference to the primary context of the GPU, which CUDA's libraries use too. As
+   cuCtxCreate does, making one leaves it current on the calling thread. */
+static inline CUresult pulsecol_make_context(CUcontext *ctx, unsigned int flags, CUdevice dev) {
+	CUresult code = cuDevicePrimaryCtxRetain(ctx, dev);
+	(void)flags; /* those of the primary context hold */
+	return code == CUDA_SUCCESS ? cuCtxPushCurrent(*ctx) : code;
+}
+
+static inline CUresult pulsecol_drop_context(CUcontext ctx) {
+	CUcontext current = NULL;
+	CUdevice dev;
+	CUresult code = cuCtxPushCurrent(ctx);
+	if (code != CUDA_SUCCESS) return code;
+	code = cuCtxGetDevice(&dev);
+	cuCtxPopCurrent(&current);
+	if (code != CUDA_SUCCESS) return code;
+	if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx) cuCtxPopCurrent(&current);
+	return cuDevicePrimaryCtxRelease(dev);
+}
+
+#undef cuCtxCreate
+#undef cuCtxDestroy
+#define cuCtxCreate pulsecol_make_context
+#define cuCtxDestroy pulsecol_drop_context
 
 #endif

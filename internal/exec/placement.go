@@ -16,12 +16,13 @@ const (
 	KindScratch             // until the end of the operator's run
 	KindSpare               // likewise, if the arena has idle memory
 	KindKept                // from step to step
+	KindLayer               // from step to step, the same in all graphs of a controller
 	KindHandoff             // for another operator of the step
 	KindAfter               // after the last operator of the step
 )
 
 func (k Kind) String() string {
-	return [...]string{"result", "in-place result", "scratch", "spare", "kept", "handoff", "after the step"}[k]
+	return [...]string{"result", "in-place result", "scratch", "spare", "kept", "a layer's", "handoff", "after the step"}[k]
 }
 
 // Slot is a piece of memory that a plan has placed.
@@ -45,6 +46,9 @@ func (s Slot) Bytes() int64 {
 
 // Persistent reports whether the slot is in the persistent part of its arena.
 func (s Slot) Persistent() bool { return s.kept != nil }
+
+// OfLayer reports whether the slot is no part of an arena, but memory of a layer, by its key.
+func (s Slot) OfLayer() bool { return s.kind == KindLayer }
 
 // Key is that of a persistent slot.
 func (s Slot) Key() any { return s.key }

@@ -31,20 +31,23 @@ const (
 	Activations Class = iota // values between operators, scratch
 	Scores                   // attention scores of a refresh
 	Columns                  // column tables
+	Cache                    // keys and values of layers, and the columns of a block
 )
 
 // Arena is the memory that a graph takes on one device. The persistent part keeps its
 // contents from step to step and belongs to the graph; the transient part holds
-// anything between two steps and may be shared with other graphs.
+// anything between two steps and may be shared with other graphs. Layers is memory of
+// attention layers outside of the arena, which all graphs of a controller share.
 type Arena struct {
 	Persistent int64 // bytes
 	Transient  int64 // bytes, of the mode with the largest arena
+	Layers     int64 // bytes
 
-	columns, scores, transientColumns int64
+	columns, scores, transientColumns, cache int64
 }
 
-// Bytes is the size of both parts.
-func (a Arena) Bytes() int64 { return a.Persistent + a.Transient }
+// Bytes is the size of all parts.
+func (a Arena) Bytes() int64 { return a.Persistent + a.Transient + a.Layers }
 
 // Of returns the part of the arena that a class takes. Transient buffers share memory:
 // the largest of scores and of column tables count as theirs, and the rest as activations.
@@ -55,8 +58,10 @@ func (a Arena) Of(c Class) int64 {
 		return a.scores
 	case Columns:
 		return columns
+	case Cache:
+		return a.cache
 	}
-	return a.Bytes() - a.scores - columns
+	return a.Bytes() - a.scores - columns - a.cache
 }
 
 // Plan is the memory of a graph's operators: offsets in one arena for each device, for
@@ -65,6 +70,7 @@ type Plan struct {
 	Host, GPU Arena
 
 	persistent map[any]*persistent
+	layers     layerMemory
 	clock      Planned // an operator that belongs to a step; nil if none does
 	ops        int
 	ran        int // operators of the run in progress that have started
@@ -103,7 +109,7 @@ func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
 		return nil, fmt.Errorf("order of the graph: %w", err)
 	}
 	slices.Reverse(order) // Sort lists results before what they are made of
-	p := &Plan{persistent: map[any]*persistent{}}
+	p := &Plan{persistent: map[any]*persistent{}, layers: layerMemory{}}
 	w := &walk{plan: p, graph: g, readers: map[*gorgonia.Node]int{}, kept: map[*gorgonia.Node]bool{}}
 	for i, n := range opts.Keep {
 		if !slices.Contains(order, n) {
@@ -243,4 +249,40 @@ func (p *Plan) keep(a *Arena, key any, bytes int64, c Class) (*persistent, error
 		a.columns += memplan.Round(bytes)
 	}
 	return made, nil
+}
+
+// layerMemory is the size of layers' buffers, by their keys.
+type layerMemory map[any]int64
+
+// add makes the buffer of a key at least as large as given.
+func (l layerMemory) add(a *Arena, key any, bytes int64) {
+	more := memplan.Round(bytes) - memplan.Round(l[key])
+	if more <= 0 {
+		return
+	}
+	l[key] = bytes
+	a.Layers += more
+	a.cache += more
+}
+
+// OfLayers returns the sizes of the buffers of attention layers that the graph uses, by their
+// keys.
+func (p *Plan) OfLayers() map[any]int64 { return p.layers }
+
+// Shared is the memory on the GPU of graphs of one controller, which share the transient part
+// and the memory of layers.
+func Shared(plans []*Plan) (a Arena) {
+	layers := layerMemory{}
+	for _, p := range plans {
+		g := &p.GPU
+		a.Persistent += g.Persistent
+		a.Transient = max(a.Transient, g.Transient)
+		a.scores = max(a.scores, g.scores)
+		a.transientColumns = max(a.transientColumns, g.transientColumns)
+		a.columns += g.columns
+		for key, bytes := range p.layers {
+			layers.add(&a, key, bytes)
+		}
+	}
+	return a
 }

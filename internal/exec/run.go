@@ -146,6 +146,16 @@ func (r *Run) Spare(bytes int64) { r.add(KindSpare, r.line.Spare(bytes)) }
 // operators and modes that request it.
 func (r *Run) Keep(key any, bytes int64, c Class) error { return r.keep(KindKept, key, bytes, c) }
 
+// OfLayer requests memory of an attention layer that persists from step to step: one buffer
+// for a key, at least this large, shared by all graphs of the layer's controller.
+func (r *Run) OfLayer(key any, bytes int64) {
+	slot := Slot{kind: KindLayer, key: key, kept: &persistent{bytes: bytes}}
+	if r.step != nil {
+		r.step.plan.layers.add(r.arena, key, bytes)
+	}
+	r.slots = append(r.slots, slot)
+}
+
 func (r *Run) keep(kind Kind, key any, bytes int64, c Class) error {
 	slot := Slot{kind: kind, key: key, kept: &persistent{bytes: bytes}}
 	if r.step != nil {

@@ -36,8 +36,8 @@ func (s *Session) Generate(ctx context.Context, prompts [][]int32, o Generation,
 	}
 	defer s.leave()
 	results, err := s.generate(ctx, prompts, o, newSampler)
-	if err != nil && len(s.programs) > 0 && s.programs[0].gpu {
-		err = errors.Join(err, s.drop()) // memory that a step was refused, or a copy that was stopped
+	if errors.Is(err, pulsecol.ErrMemory) { // of a GPU; a smaller shape may fit without what is held
+		err = errors.Join(err, s.drop())
 	}
 	return results, err
 }

@@ -177,13 +177,15 @@ func (m *Model) PredictMemory(batch, promptLength int, cfg pulsecol.Config, o Ge
 	if o.NewTokens == 0 {
 		s.Rows = 1
 	}
+	var parts []int
 	if cfg.Cache != pulsecol.NoCache {
-		s.Cached, s.Rows = s.Len, min(batch*m.activeRows(o.BlockLength), batch*s.Len)
+		s.Cached, s.Rows = s.Len, min(batch*o.BlockLength, batch*s.Len)
+		parts = passes(cfg, promptLength, o.NewTokens, o.BlockLength, m.activeRows(0))
 	}
 	if o.Guided {
 		s.Batch, s.Rows = 2*s.Batch, 2*s.Rows
 	}
-	mem, err := PredictMemory(m.build, s, cfg, m.activeRows(o.BlockLength))
+	mem, err := PredictMemory(m.build, s, cfg, m.activeRows(o.BlockLength), parts...)
 	if err != nil {
 		return mem, m.wrap(err)
 	}

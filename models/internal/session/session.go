@@ -27,10 +27,8 @@ type Settings struct {
 }
 
 // Session is a model ready to run under one configuration. It keeps its compiled graphs,
-// their memory, the columns' and the cache's over generations of any length. It serves one
-// call at a time.
-//
-// On a GPU it keeps the graph of the latest shape, with its copy of the weights.
+// their memory, the columns' and the cache's over generations of any length, and on a GPU
+// the copy of the weights, which all sessions share. It serves one call at a time.
 type Session struct {
 	Settings
 	ctl      *pulsecol.Controller
@@ -115,11 +113,6 @@ func (s *Session) program(shape models.Shape) (*program, error) {
 		s.programs[0] = p
 		return p, nil
 	}
-	if len(s.programs) > 0 && s.programs[0].gpu {
-		if err := s.reset(s.newTokens()); err != nil {
-			return nil, err
-		}
-	}
 	if len(s.programs) == maxPrograms {
 		last := s.programs[maxPrograms-1]
 		if err := last.machine.Close(); err != nil {
@@ -136,10 +129,11 @@ func (s *Session) program(shape models.Shape) (*program, error) {
 	return p, nil
 }
 
-// newTokens are those that the controller's pattern SparseD is made for.
-func (s *Session) newTokens() int {
-	p, _ := s.ctl.Config().Pattern.(pulsecol.SparseD)
-	return p.Generation
+// passShape is the shape of a step that computes so many rows of each sequence of s.
+func passShape(s models.Shape, rows int) models.Shape {
+	s.Len = rows
+	s.Rows = min(s.Rows, s.Batch*rows)
+	return s
 }
 
 // start opens the program of a generation's first step, with its weights loaded, and begins
@@ -198,8 +192,7 @@ func (r *run) forward(ctx context.Context, p sampler.Pass) (lmhead.Logits, error
 	}
 	pass := r.ctl.Pass()
 	if pass.Kind != pulsecol.Whole {
-		shape.Len = pass.Rows
-		shape.Rows = min(shape.Rows, shape.Batch*shape.Len)
+		shape = passShape(shape, pass.Rows)
 	}
 	prog, err := r.program(shape)
 	if err != nil {
