@@ -119,7 +119,7 @@ func (o *deviceOp) isPrivate(d *runner, in []gorgonia.Value) bool {
 func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
 	if number, mode, ok := c.o.BoundTo().Current(); ok {
 		pass := c.o.BoundTo().Pass()
-		if err := c.beginStep(number, stepKind{c.o.Placement().Plan(), mode, pass.Kind, pass.Choose}); err != nil {
+		if err := c.beginStep(number, stepKind{c.o.Placement().Plan(), mode, pass.Kind, pass.Select}); err != nil {
 			return err
 		}
 	}

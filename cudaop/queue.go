@@ -59,10 +59,10 @@ type queue struct {
 
 // stepKind is what steps with the same operators and buffers have in common.
 type stepKind struct {
-	plan   *exec.Plan
-	mode   exec.Mode
-	pass   exec.PassKind
-	choose bool // the columns of a block
+	plan    *exec.Plan
+	mode    exec.Mode
+	pass    exec.PassKind
+	selects bool // the columns of a block
 }
 
 // segment identifies commands that are submitted at once: the index-th of a kind of step.
