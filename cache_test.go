@@ -93,7 +93,7 @@ func (r *cacheRig) inputs(rng *rand.Rand, rows int) (q, k, v []float32) {
 // TestCache holds generations with a cache to the reference: every kind of step, every
 // pattern, attention switched off and on and columns dropped in the middle of a block.
 func TestCache(t *testing.T) {
-	kinds := map[string]int{}
+	kinds, columns := map[string]int{}, 0
 	for seed := range uint64(120) {
 		rng := attncase.Rand(seed)
 		s := kernel.Shape{Batch: 1 + rng.IntN(2), KVHeads: 1 + rng.IntN(2), HeadDim: 2 + rng.IntN(15)}
@@ -106,6 +106,8 @@ func TestCache(t *testing.T) {
 			Pattern:  []pulsecol.Pattern{pulsecol.Columns{}, pulsecol.Columns{}, pulsecol.Blocks{Size: 3}, pulsecol.Streaming{Width: 6, SinkFraction: 0.1}}[rng.IntN(4)],
 			Schedule: []pulsecol.Schedule{pulsecol.Uniform{Refreshes: 1 + rng.IntN(5), Eta: 1}, pulsecol.Skip{Fraction: 0.3}, pulsecol.Always{}, pulsecol.AlwaysDense{}}[rng.IntN(4)],
 		}
+		var w watcher
+		cfg.Observer = &w
 		var mask []float32
 		if rng.IntN(3) == 0 {
 			a := kernel.Operands{Shape: s}
@@ -158,6 +160,13 @@ func TestCache(t *testing.T) {
 					t.Fatalf("%s, block %d, step %d: %+v", what, i, j, p)
 				}
 				kinds[fmt.Sprintf("%v %v", p.Kind, p.Mode)]++
+				if seen := w.seen[number-1]; seen.Block != b || seen.First != p.First || seen.Rows != p.Rows {
+					t.Errorf("%s, block %d, step %d: observed rows %d+%d in block %+v", what, i, j, seen.First, seen.Rows, seen.Block)
+				}
+				if selects || p.Kind == pulsecol.BlockStep && p.Mode == pulsecol.Reuse {
+					want.checkBlock(t, r.ctl, b, w.seen[number-1].BlockColumns)
+					columns++
+				}
 			}
 			previous = b.First
 		}
@@ -167,6 +176,9 @@ func TestCache(t *testing.T) {
 		if err := r.ctl.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if columns < 200 {
+		t.Errorf("the columns of a block were compared in %d steps, want at least 200", columns)
 	}
 	for _, kind := range []string{"prefill dense", "prefill refresh", "prefill reuse", "commit dense", "commit reuse", "block dense", "block reuse"} {
 		if kinds[kind] < 10 {

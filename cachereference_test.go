@@ -2,8 +2,12 @@ package pulsecol_test
 
 import (
 	"cmp"
+	"errors"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
+	"testing"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/kernel"
@@ -241,4 +245,39 @@ func (c *cacheReference) top(mean []float64, batch int) set {
 		}
 	}
 	return keys
+}
+
+// checkBlock compares the columns of the active block with the reference's: those that a
+// controller gives, and those that were observed. Patterns that are fixed by position have
+// none.
+func (c *cacheReference) checkBlock(t *testing.T, ctl *pulsecol.Controller, b pulsecol.Block, seen *pulsecol.BlockColumns) {
+	t.Helper()
+	got, err := ctl.BlockColumns(0)
+	if _, static := c.cfg.Pattern.(pulsecol.Streaming); static {
+		if !errors.Is(err, pulsecol.ErrStale) || seen != nil {
+			t.Errorf("columns of a block are %+v, %v, and observed %+v; want none", got, err, seen)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := b.End
+	if c.cfg.Cache == pulsecol.PrefixCache {
+		end = c.Len
+	}
+	if got.Batch != c.Batch || got.Heads != c.Heads || got.Len != c.Len || got.First != b.First || got.Rows != end-b.First || got.Group != c.cfg.GroupSize {
+		t.Fatalf("columns of %+v, want %+v in groups of %d of the rows [%d, %d)", got, c.Shape, c.cfg.GroupSize, b.First, end)
+	}
+	if !reflect.DeepEqual(got, seen) {
+		t.Errorf("observed %+v, want %+v", seen, got)
+	}
+	if groups := c.Batch * c.Heads * got.Groups(); groups != len(c.block) {
+		t.Errorf("%d groups, want %d", groups, len(c.block))
+	}
+	for at, want := range c.block {
+		if keys := got.Keys(at[0], at[1], at[2]); !slices.Equal(keys, slices.Sorted(maps.Keys(want))) {
+			t.Errorf("batch row %d, head %d, group %d keeps %v, want %v", at[0], at[1], at[2], keys, slices.Sorted(maps.Keys(want)))
+		}
+	}
 }

@@ -32,6 +32,9 @@ type Observation struct {
 	Valid   []float32    // padding mask [Batch, Len], 0 for padding; nil = no padding
 	Scale   float64      // of q·k
 	Columns *ColumnTable // of the layer, after a refresh the new one; nil while there is none
+
+	Block        Block         // that is active, with a Cache
+	BlockColumns *BlockColumns // of its active rows, from the step that selects them on; nil before, and without a Cache
 }
 
 // observe makes layer i call the config's observer, if there is one.
@@ -44,6 +47,7 @@ func (c *Controller) observe(i int, s *exec.State) {
 			Layer: i, Step: c.done + 1, Total: c.total, Mode: o.Mode, Kind: c.step.Pass().Kind,
 			Batch: o.Batch, Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, First: o.First, Rows: o.Rows, HeadDim: o.HeadDim,
 			Q: o.Q, K: o.K, Valid: o.Valid, Scale: o.Scale, Columns: (*ColumnTable)(o.Columns),
+			Block: c.block, BlockColumns: (*BlockColumns)(o.BlockColumns),
 		})
 	})
 }

@@ -24,6 +24,11 @@ func (w *watcher) Observe(o pulsecol.Observation) {
 		c.Bits = slices.Clone(c.Bits)
 		o.Columns = &c
 	}
+	if o.BlockColumns != nil {
+		c := *o.BlockColumns
+		c.Bits = slices.Clone(c.Bits)
+		o.BlockColumns = &c
+	}
 	o.Q, o.K, o.Valid = slices.Clone(o.Q), slices.Clone(o.K), slices.Clone(o.Valid)
 	w.seen = append(w.seen, o)
 }

@@ -89,14 +89,22 @@ func (t *ColumnTable) Keys(batch, head, group int) []int {
 	if t.Heads == 1 {
 		head = 0
 	}
-	if batch < 0 || batch >= t.Batch || head < 0 || head >= t.Heads || group < 0 || group >= t.Groups() {
-		return nil
+	return keysOf(t.Bits, [3]int{t.Batch, t.Heads, t.Groups()}, t.Len, [3]int{batch, head, group})
+}
+
+// keysOf returns the keys, of n, that the group at has in the bits of a table of so many
+// batch rows, heads and groups; nil for a group that does not exist.
+func keysOf(bits []uint32, sizes [3]int, n int, at [3]int) (keys []int) {
+	row := 0
+	for i, size := range sizes {
+		if at[i] < 0 || at[i] >= size {
+			return nil
+		}
+		row = row*size + at[i]
 	}
-	words := t.words()
-	row := t.Bits[((batch*t.Heads+head)*t.Groups()+group)*words:][:words]
-	var keys []int
-	for j := range columns.Keys(row) {
-		if j < t.Len {
+	words := (n-1)/32 + 1
+	for j := range columns.Keys(bits[row*words:][:words]) {
+		if j < n {
 			keys = append(keys, j)
 		}
 	}

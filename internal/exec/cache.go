@@ -50,10 +50,19 @@ type BlockScores struct {
 
 // blockTable are the columns of a block's active rows, in groups from the first of them.
 type blockTable struct {
-	table   kernel.Table
-	first   int // position of the first row
-	rows, n int
-	built   bool
+	table        kernel.Table
+	batch, heads int // of columns that were selected; 0 in static patterns
+	first        int // position of the first row
+	rows, n      int
+	built        bool
+}
+
+// BlockColumns are the columns that were selected for a block's active rows.
+type BlockColumns struct {
+	Batch, Heads, Len int      // Len is in tokens
+	First, Rows       int      // active rows: Rows from position First on
+	Group             int      // queries in a group, counted from First; the last may be short
+	Bits              []uint32 // [Batch, Heads, ceil(Rows/Group), ceil(Len/32)]; key j is bit j%32 of word j/32
 }
 
 // Cached returns the keys or the values that the layer keeps, after the rows x
@@ -120,6 +129,7 @@ func (s *State) BlockScores() *BlockScores { return &s.cache.scores }
 func (s *State) SelectBlock(group int, topK func(rows []uint32, head int), stopped func() error) error {
 	pass, heads := s.step.Pass(), s.cache.scores.Batch*s.cache.scores.Heads
 	b := s.reserveBlock(heads, pass.From, pass.To-pass.From, pass.Len, kernel.Table{Group: group, Reach: -1})
+	b.batch, b.heads = s.cache.scores.Batch, s.cache.scores.Heads
 	size := len(b.table.Bits) / heads
 	for head := range heads {
 		rows := b.table.Bits[head*size : (head+1)*size]
@@ -163,6 +173,16 @@ func (s *State) BlockTable() *kernel.Table {
 		return nil
 	}
 	return &s.cache.block.table
+}
+
+// BlockColumns are the columns of BlockTable, with the memory of the layer; nil without any
+// and in static patterns.
+func (s *State) BlockColumns() *BlockColumns {
+	if !s.BlockBuilt() || s.cache.block.heads == 0 {
+		return nil
+	}
+	b := &s.cache.block
+	return &BlockColumns{Batch: b.batch, Heads: b.heads, Len: b.n, First: b.first, Rows: b.rows, Group: b.table.Group, Bits: b.table.Bits}
 }
 
 // StaticRows returns the table of a static selection for the rows of the step in progress.

@@ -21,6 +21,8 @@ type Observation struct {
 	Valid   []float32   // padding mask [Batch, Len], 0 for padding; nil = no padding
 	Scale   float64     // of q·k
 	Columns *ColumnBits // the layer's column table, after a refresh the new one; nil while there is none
+
+	BlockColumns *BlockColumns // of the active block; see State.BlockColumns
 }
 
 // Observe sets a function that is called in every step of the layer, in any mode, by the
@@ -40,5 +42,6 @@ func (s *State) Observed(m Mode, a *kernel.Operands) {
 	if s.BuiltFor(a.Batch, a.Heads, a.Len) {
 		o.Columns = &ColumnBits{s.batch, s.heads, s.n, s.table.Group, s.table.Bits}
 	}
+	o.BlockColumns = s.BlockColumns()
 	s.observer(o)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/op"
@@ -203,6 +204,38 @@ var _ = misuses(map[string]func(*misuse){
 		huge := &pulsecol.ColumnTable{Batch: math.MaxInt, Heads: math.MaxInt, Len: math.MaxInt, Group: 1, Bits: []uint32{1}}
 		for _, i := range []int{0, 1, 1 << 20, math.MaxInt - 1} {
 			m.does("a huge table", func() { huge.Keys(i, i, i) })
+		}
+	},
+	"pulsecol.BlockColumns.Groups": func(m *misuse) {
+		for _, rows := range append(numbers, 4) {
+			for _, group := range append(numbers, 2) {
+				want := 0
+				if rows > 0 && group > 0 {
+					want = (rows-1)/group + 1
+				}
+				m.is(fmt.Sprintf("%d in groups of %d", rows, group), func() any { return (&pulsecol.BlockColumns{Rows: rows, Group: group}).Groups() }, want)
+			}
+		}
+		m.is("nil", func() any { return (*pulsecol.BlockColumns)(nil).Groups() }, 0)
+	},
+	"pulsecol.BlockColumns.Keys": func(m *misuse) {
+		b := &pulsecol.BlockColumns{Batch: 2, Heads: 2, Len: 4, First: 1, Rows: 3, Group: 2, Bits: slices.Repeat([]uint32{5}, 8)}
+		m.is("a group", func() any { return b.Keys(1, 1, 1) }, "[0 2]")
+		for _, i := range append(numbers, 2) {
+			if i != 0 && i != 1 {
+				m.is(fmt.Sprint("batch row ", i), func() any { return b.Keys(i, 0, 0) }, "[]")
+				m.is(fmt.Sprint("head ", i), func() any { return b.Keys(0, i, 0) }, "[]")
+				m.is(fmt.Sprint("group ", i), func() any { return b.Keys(0, 0, i) }, "[]")
+			}
+		}
+		m.is("without sizes", func() any { return new(pulsecol.BlockColumns).Keys(0, 0, 0) }, "[]")
+		m.is("nil", func() any { return (*pulsecol.BlockColumns)(nil).Keys(0, 0, 0) }, "[]")
+		short := *b
+		short.Bits = short.Bits[:7]
+		m.is("too few bits", func() any { return short.Keys(0, 0, 0) }, "[]")
+		huge := &pulsecol.BlockColumns{Batch: math.MaxInt, Heads: math.MaxInt, Len: math.MaxInt, Rows: math.MaxInt, Group: 1, Bits: []uint32{1}}
+		for _, i := range []int{0, 1, 1 << 20, math.MaxInt - 1} {
+			m.does("huge sizes", func() { huge.Keys(i, i, i) })
 		}
 	},
 	"pulsecol.Uniform.Mode":     modes(pulsecol.Uniform{}, pulsecol.Uniform{Eta: math.NaN()}, pulsecol.Uniform{Eta: -1, Refreshes: -1}, pulsecol.Uniform{Eta: math.Inf(1), Refreshes: math.MaxInt}),

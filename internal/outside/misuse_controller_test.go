@@ -94,6 +94,14 @@ var _ = misuses(map[string]func(*misuse){
 			})
 		})
 	},
+	"pulsecol.Controller.BlockColumns": func(m *misuse) {
+		after(m, func(state string, b *bench, _ *pulsecol.Machine) {
+			for _, i := range []int{1, -1, math.MaxInt, math.MinInt} {
+				m.fails(state, func() error { return second(b.ctl.BlockColumns(i)) })
+			}
+			m.fails(state+", without a cache", func() error { return second(b.ctl.BlockColumns(0)) }, pulsecol.ErrStale)
+		})
+	},
 	"pulsecol.Controller.ColumnBytes": func(m *misuse) {
 		after(m, func(state string, b *bench, _ *pulsecol.Machine) {
 			m.is(state, func() any { return b.ctl.ColumnBytes(b.g) }, 2*2*4)

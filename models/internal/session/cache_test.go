@@ -91,9 +91,15 @@ func (s *subject) generate(ctx context.Context, sess *session.Session, prompts [
 }
 
 // TestCachedGenerationsEqualReference holds random generations with a cache to the
-// reference's tokens: both caches, columns and full attention, batches of different prompt
+// reference's tokens, and the columns of its last block to the reference's: both caches, columns and full attention, batches of different prompt
 // lengths, thresholds, guidance and temperature.
 func TestCachedGenerationsEqualReference(t *testing.T) {
+	compared := 0
+	defer func() {
+		if compared < 100 {
+			t.Errorf("the columns of %d groups were compared, want at least 100", compared)
+		}
+	}()
 	for name, s := range subjects(t) {
 		seeds := uint64(24)
 		if testing.Short() {
@@ -129,6 +135,8 @@ func TestCachedGenerationsEqualReference(t *testing.T) {
 			case kind == 3 && name == "llada" && o.Columns == nil:
 				c.threshold = 0.05
 			}
+			kept := blockColumns{layers: map[int]pulsecol.BlockColumns{}}
+			cfg.Observer = &kept
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				prompts := s.prompts(rng, lengths...)
 				results, err := s.generate(t.Context(), s.session(t, cfg), prompts, c, nil)
@@ -157,9 +165,50 @@ func TestCachedGenerationsEqualReference(t *testing.T) {
 						t.Errorf("pass %d is %+v, want %+v", i, p, run.Steps[i])
 					}
 				}
+				if (len(kept.layers) > 0) != (o.Columns != nil) {
+					t.Errorf("columns of blocks in %d layers, columns are %+v", len(kept.layers), o.Columns)
+				}
+				compared += kept.compare(t, run)
 			})
 		}
 	}
+}
+
+// blockColumns is an observer that keeps the columns of the latest block, by layer.
+type blockColumns struct {
+	block  pulsecol.Block
+	layers map[int]pulsecol.BlockColumns
+}
+
+func (k *blockColumns) Observe(o pulsecol.Observation) {
+	if o.BlockColumns != nil {
+		b := *o.BlockColumns
+		b.Bits = slices.Clone(b.Bits)
+		k.block, k.layers[o.Layer] = o.Block, b
+	}
+}
+
+// compare holds the columns to those of the reference after its latest forward, and returns
+// the number of groups. The reference does not count the keys of the block among them.
+func (k *blockColumns) compare(t *testing.T, run *cacheref.Run) (groups int) {
+	t.Helper()
+	outside := func(keys []int) []int {
+		return slices.DeleteFunc(slices.Clone(keys), func(j int) bool { return j >= k.block.First && j < k.block.End })
+	}
+	for layer, b := range k.layers {
+		for row := range b.Batch {
+			for head := range b.Heads {
+				for group := range b.Groups() {
+					groups++
+					got, want := outside(b.Keys(row, head, group)), outside(run.Block(row, layer, head, group))
+					if !slices.Equal(got, want) {
+						t.Errorf("row %d, layer %d, head %d, group %d keeps %v, want %v", row, layer, head, group, got, want)
+					}
+				}
+			}
+		}
+	}
+	return groups
 }
 
 // TestSession: generations in one session, of several lengths and batches, are those of
