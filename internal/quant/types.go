@@ -2,6 +2,10 @@
 // the block formats of GGUF files, in which a block of consecutive elements of a row shares
 // scales.
 //
+// Each type has a file, which decodes and encodes it; the scales of blocks are found in
+// levels.go (multiples of fixed values), line.go (even steps from a minimum) and
+// superscales.go and superlines.go (the same with scales of scales).
+//
 // The values of a block are those of the format's C and Python implementations, bit for bit.
 package quant
 
@@ -59,35 +63,36 @@ var formats = [...]struct {
 	block  int // elements of a block
 	bytes  int // of a block
 	decode func(dst []float32, block []byte)
+	encode func(block []byte, src []float32)
 }{
-	F32:    {"F32", 1, 4, nil},
-	BF16:   {"BF16", 1, 2, nil},
-	F16:    {"F16", 1, 2, nil},
-	Q8_0:   {"Q8_0", 32, 34, decodeQ8_0},
-	Q4_0:   {"Q4_0", 32, 18, decodeQ4_0},
-	Q4_1:   {"Q4_1", 32, 20, decodeQ4_1},
-	Q5_0:   {"Q5_0", 32, 22, decodeQ5_0},
-	Q5_1:   {"Q5_1", 32, 24, decodeQ5_1},
-	Q4_K:   {"Q4_K", 256, 144, decodeQ4_K},
-	Q5_K:   {"Q5_K", 256, 176, decodeQ5_K},
-	Q6_K:   {"Q6_K", 256, 210, decodeQ6_K},
-	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4_NL},
-	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4_XS},
+	F32:    {"F32", 1, 4, nil, nil},
+	BF16:   {"BF16", 1, 2, nil, nil},
+	F16:    {"F16", 1, 2, nil, nil},
+	Q8_0:   {"Q8_0", 32, 34, decodeQ8_0, encodeQ8_0},
+	Q4_0:   {"Q4_0", 32, 18, decodeQ4_0, encodeQ4_0},
+	Q4_1:   {"Q4_1", 32, 20, decodeQ4_1, encodeQ4_1},
+	Q5_0:   {"Q5_0", 32, 22, decodeQ5_0, encodeQ5_0},
+	Q5_1:   {"Q5_1", 32, 24, decodeQ5_1, encodeQ5_1},
+	Q4_K:   {"Q4_K", 256, 144, decodeQ4_K, encodeQ4_K},
+	Q5_K:   {"Q5_K", 256, 176, decodeQ5_K, encodeQ5_K},
+	Q6_K:   {"Q6_K", 256, 210, decodeQ6_K, encodeQ6_K},
+	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4_NL, encodeIQ4_NL},
+	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4_XS, encodeIQ4_XS},
 
-	BOOL:   {"BOOL", 1, 1, nil},
-	U8:     {"U8", 1, 1, nil},
-	I8:     {"I8", 1, 1, nil},
-	F8E5M2: {"F8_E5M2", 1, 1, nil},
-	F8E4M3: {"F8_E4M3", 1, 1, nil},
-	F8E8M0: {"F8_E8M0", 1, 1, nil},
-	I16:    {"I16", 1, 2, nil},
-	U16:    {"U16", 1, 2, nil},
-	I32:    {"I32", 1, 4, nil},
-	U32:    {"U32", 1, 4, nil},
-	C64:    {"C64", 1, 8, nil},
-	F64:    {"F64", 1, 8, nil},
-	I64:    {"I64", 1, 8, nil},
-	U64:    {"U64", 1, 8, nil},
+	BOOL:   {"BOOL", 1, 1, nil, nil},
+	U8:     {"U8", 1, 1, nil, nil},
+	I8:     {"I8", 1, 1, nil, nil},
+	F8E5M2: {"F8_E5M2", 1, 1, nil, nil},
+	F8E4M3: {"F8_E4M3", 1, 1, nil, nil},
+	F8E8M0: {"F8_E8M0", 1, 1, nil, nil},
+	I16:    {"I16", 1, 2, nil, nil},
+	U16:    {"U16", 1, 2, nil, nil},
+	I32:    {"I32", 1, 4, nil, nil},
+	U32:    {"U32", 1, 4, nil, nil},
+	C64:    {"C64", 1, 8, nil, nil},
+	F64:    {"F64", 1, 8, nil, nil},
+	I64:    {"I64", 1, 8, nil, nil},
+	U64:    {"U64", 1, 8, nil, nil},
 }
 
 // maxBlock is the largest number of elements of a block.
