@@ -2,11 +2,12 @@
 attention backend and number of rows of logits.
 
     python3 bench/e2e.py [--shape llada-8b] [--length 4096,16384,65536] [--backend fa2,cudnn] [--rows 128,all]
+    python3 bench/e2e.py --cache [--length 4096,16384,65536] [--batch 1] [--kind prefill,commit,block]
     python3 bench/e2e.py --check testdata/llada --check internal/tinymodel/dream
 
 A step is a forward pass over one sequence of random tokens: bf16, eager, random weights of the published
 configurations in models/. The official code computes the logits of all rows (--rows all); a sampler reads those of the
-tokens it may fill. --check holds the model to the logits that the Go models are tested against, and says how far off its
+tokens it may fill. With --cache steps keep keys and values (cached.py). --check holds the model to the logits that the Go models are tested against, and says how far off its
 own are in bf16: `go test -tags cuda -v -run ReferenceLogits ./cudaop` says that of the operators here.
 """
 
@@ -20,9 +21,11 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import sdpa_kernel
 
-BACKENDS = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}
+import cached
+from cached import SDPA
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHAPES = {"llada-8b": ROOT / "models/llada/llada-8b.json", "dream-7b": ROOT / "models/dream/dream-7b.json"}
 
@@ -81,6 +84,14 @@ class Model:
         a, b = y.chunk(2, -1)
         return (y * cos + torch.cat((-b, a), -1) * sin).to(x.dtype)
 
+    def angles(self, tokens):
+        """The cosines and sines of rotations, [tokens, dim]."""
+        device = self.embed.device
+        angle = torch.arange(tokens, device=device, dtype=torch.float32)[:, None] / self.theta ** (
+            torch.arange(0, self.dim, 2, device=device, dtype=torch.float32) / self.dim)
+        angle = torch.cat((angle, angle), -1)
+        return (t.to(self.rope_type or self.embed.dtype) for t in (angle.cos(), angle.sin()))
+
     def attention(self, x, b, cos, sin):
         q, k, v = (F.linear(x, *b[n]).unflatten(-1, (-1, self.dim)).transpose(1, 2) for n in "qkv")  # [batch, heads, n, dim]
         q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
@@ -93,10 +104,7 @@ class Model:
     def logits(self, ids, rows=None, layers=None):
         """The logits [batch, rows, vocab] of the last rows tokens, or of all; after the first layers, or all."""
         x = F.embedding(ids, self.embed)
-        angle = torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] / self.theta ** (
-            torch.arange(0, self.dim, 2, device=ids.device, dtype=torch.float32) / self.dim)
-        angle = torch.cat((angle, angle), -1)
-        cos, sin = (t.to(self.rope_type or x.dtype) for t in (angle.cos(), angle.sin()))
+        cos, sin = self.angles(ids.shape[1])
         for b in self.blocks[:layers]:
             x = x + self.attention(self.rms_norm(x, b["norm1"]), b, cos, sin)
             h = self.rms_norm(x, b["norm2"])
@@ -158,18 +166,36 @@ def check(directory):
     else:
         ids = (torch.arange(512) * 37 % exact.vocab)[None]  # as in cudaop/model_test.go
         cases["logits.1x512"] = ids, exact.logits(ids)
+    shift = int(config["model_type"] == "Dream")
+    for name, (ids, _) in cases.items():
+        for attention in cached.ANYWHERE:
+            c = cached.Cached(model(torch.float32, "cpu"))
+            c.parts[attention] = 1 if ids.shape[1] % 4 else 4
+            error = cached.check(c, lambda ids, layers: exact.logits(ids, layers=layers), ids, attention, shift=shift)
+            ok &= error < 1e-4
+            print(f"{directory} {name}: float32, with a cache, {attention}, relative error {error:.1e}, want below 1e-4")
+    if not torch.cuda.is_available():
+        return ok
     for name, (ids, want) in cases.items():
-        if not torch.cuda.is_available():
-            break
         for backend in ("math", "fa2", "cudnn"):  # bf16 errors of the backends are those of bf16, not of another model
             try:
-                with sdpa_kernel([BACKENDS[backend]]):
+                with sdpa_kernel([SDPA[backend]]):
                     error = relative(model(torch.bfloat16, "cuda").logits(ids.cuda()).cpu(), want)
             except RuntimeError as problem:
                 print(f"{directory} {name}: {backend} does not take this size: {problem}")
                 continue
             ok &= error < 5e-2
             print(f"{directory} {name}: bfloat16, {backend}, relative error {error:.2e}, want below 5e-2")
+        for attention in cached.ATTENTIONS:
+            c = cached.Cached(model(torch.bfloat16, "cuda"))
+            c.parts[attention] = 1 if ids.shape[1] % 4 else 4
+            try:
+                error = cached.check(c, lambda ids, layers: exact.logits(ids, layers=layers), ids, attention, shift=shift)
+            except RuntimeError as problem:
+                print(f"{directory} {name}: with a cache, {attention} does not take this size: {problem}")
+                continue
+            ok &= error < 5e-2
+            print(f"{directory} {name}: bfloat16, with a cache, {attention}, relative error {error:.2e}, want below 5e-2")
     return ok
 
 
@@ -186,6 +212,16 @@ def milliseconds(f, samples, seconds):
     return times
 
 
+def report(args, times, **what):
+    """Prints a record."""
+    print(json.dumps({
+        "code": "pytorch", "shape": args.shape, **what, "sparsity": 0, "precision": "bfloat16", "mode": "dense", "samples": len(times),
+        "ms": round(statistics.median(times), 3), "ms_range": [round(min(times), 3), round(max(times), 3)],
+        "held_bytes": torch.cuda.max_memory_allocated(), "torch": torch.__version__, "gpu": torch.cuda.get_device_name(),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "command": " ".join(["python3"] + sys.argv),
+    }), flush=True)
+
+
 def measure(args):
     model = random_model(args.shape)
     for n in map(int, args.length.split(",")):
@@ -193,35 +229,44 @@ def measure(args):
         for backend in args.backend.split(","):
             for rows in args.rows.split(","):
                 count = n if rows == "all" else int(rows)
-                with sdpa_kernel([BACKENDS[backend]]):
+                with sdpa_kernel([SDPA[backend]]):
                     torch.cuda.reset_peak_memory_stats()
                     for _ in range(2):  # loads libraries, allocates
                         model.logits(ids, count, 2)
                     times = milliseconds(lambda: model.logits(ids, count), args.samples, args.seconds)
-                print(json.dumps({
-                    "code": "pytorch", "shape": args.shape, "n": n, "batch": 1, "rows": count, "sparsity": 0, "precision": "bfloat16",
-                    "mode": "dense", "attention": backend, "samples": len(times), "ms": round(statistics.median(times), 3),
-                    "held_bytes": torch.cuda.max_memory_allocated(), "torch": torch.__version__, "gpu": torch.cuda.get_device_name(),
-                    "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-                    "command": " ".join(["python3"] + sys.argv),
-                }), flush=True)
+                report(args, times, n=n, batch=1, rows=count, attention=backend)
                 torch.cuda.empty_cache()
+
+
+def measure_cached(args):
+    shift = int(args.shape == "dream-7b")
+    c = cached.Cached(random_model(args.shape), cached.compiled)
+    for n in map(int, args.length.split(",")):
+        torch.cuda.reset_peak_memory_stats()
+        for what, f in cached.steps(c, n, args.batch, args.block_length, shift, args.kind.split(","), args.backend.split(","), milliseconds):
+            report(args, milliseconds(f, args.samples, args.seconds), n=n, batch=args.batch, cache="dual", block_length=args.block_length, **what)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--shape", choices=SHAPES, default="llada-8b")
     p.add_argument("--length", default="4096,16384,65536")
-    p.add_argument("--backend", default="fa2,cudnn")
-    p.add_argument("--rows", default="128,all", help="rows of logits: numbers, or all")
+    p.add_argument("--backend", help="kernels of attention; default: fa2,cudnn; with --cache all of " + ",".join(cached.ATTENTIONS))
+    p.add_argument("--rows", default="128,all", help="without --cache, rows of logits: numbers, or all")
     p.add_argument("--samples", type=int, default=5)
     p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there is at least one")
+    p.add_argument("--cache", action="store_true", help="steps with a dual cache, as fast as PyTorch runs them")
+    p.add_argument("--batch", type=int, default=1, help="with --cache: sequences")
+    p.add_argument("--block-length", type=int, default=32, help="with --cache: tokens of a block")
+    p.add_argument("--kind", default=",".join(cached.KINDS), help="with --cache: kinds of steps; default: all")
     p.add_argument("--check", type=pathlib.Path, metavar="DIR", action="append",
-                   help="compare logits with those of a directory of testdata/, or of internal/tinymodel/ with its own; may be repeated")
+                   help="compare logits with those of a directory of testdata/, or of internal/tinymodel/ with its own, with a cache too; "
+                        "may be repeated, and needs no GPU")
     args = p.parse_args()
     if args.check:
         sys.exit(0 if all([check(d) for d in args.check]) else 1)
-    measure(args)
+    args.backend = args.backend or ",".join(cached.ATTENTIONS if args.cache else ("fa2", "cudnn"))
+    (measure_cached if args.cache else measure)(args)
 
 
 if __name__ == "__main__":
