@@ -184,7 +184,7 @@ def steps(cached, n, batch, block, shift, kinds, attentions, milliseconds):
                     cached.choose_parts(attention, torch.randn(shape, device="cuda").to(cached.model.embed.dtype), milliseconds)
                 run(2)  # compiles
                 f = run if kind == "prefill" else graphed(run)
-            except RuntimeError as problem:
+            except (RuntimeError, ValueError) as problem:
                 print(f"{n} tokens, {kind}: {attention} does not take this size: {problem}", file=sys.stderr)
                 continue
             what = {"kind": kind, "computed": len(rows), "rows": block, "attention": attention}
