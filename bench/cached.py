@@ -4,7 +4,7 @@ them, and its --check compares them with forwards over all tokens.
 Keys are rotated when they are written and never again. Keys and values of all tokens have their place before the first
 step. Queries, keys and values are one product, gate and up another. Query heads that share a key head are rows of one head,
 so a step reads each key once; without a mask the result is the same. The last block computes only the rows whose logits are
-read. Everything between the attentions is compiled, and a step on few rows is one CUDA graph.
+read. Everything between the attentions is compiled, and a step is one CUDA graph unless it has many rows.
 """
 
 import statistics
@@ -13,14 +13,13 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import flex_attention
 
 SDPA = {"fa2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
         "math": SDPBackend.MATH}
 SPLIT = ("split-fa2", "split-cudnn", "matmul")  # the keys of a head in parts, whose number is tried
-ATTENTIONS = (*SDPA, *SPLIT, "flex")
-KINDS = ("prefill", "commit", "block")
-PREFILLS = ("fa2", "cudnn")
+ATTENTIONS = (*SDPA, *SPLIT)
+KINDS = {"prefill": ("fa2", "cudnn"), "commit": ("fa2", "split-fa2", "split-cudnn"), "block": ("fa2", "split-fa2", "split-cudnn")}
+GRAPHED = 4096  # most rows of steps that the host's launches would slow down
 ANYWHERE = ("math", "matmul")  # on CPUs too
 
 
@@ -55,15 +54,15 @@ class Cached:
         self.kv_heads = (self.layers[0]["qkv"][0].shape[0] // model.dim - model.heads) // 2
         self.shared = model.heads // self.kv_heads  # query heads of a key head
         self.cache, self.parts = None, {}
-        # Few rows are of few numbers, and all rows of many.
-        self.few, self.all = ([compiler(f, dynamic) for f in (self.project, self.finish, self.head)] for dynamic in (False, True))
+        self.compiled = [compiler(f, False) for f in (self.project, self.finish, self.head)]
         self.combine, self.products = compiler(combine, True), compiler(products, True)
-        self.flexible = compiler(flex_attention, False)
 
     def allocate(self, batch, tokens):
         """Makes a cache, in place of the one before."""
         like, dim = self.model.embed, self.model.dim
         self.cache = None
+        if like.is_cuda:
+            torch.cuda.empty_cache()
         self.cache = [like.new_zeros(2, batch, self.kv_heads, tokens, dim) for _ in self.layers]  # keys and values
         self.cos, self.sin = self.model.angles(tokens)
 
@@ -90,7 +89,7 @@ class Cached:
         x = F.embedding(ids, self.model.embed)
         cos, sin = self.cos[rows], self.sin[rows]
         last = (layers or len(self.layers)) - 1
-        project, finish, head = self.all if len(rows) == self.cache[0].shape[3] else self.few
+        project, finish, head = self.compiled
         for i, b in enumerate(self.layers[:last + 1]):
             q = project(x, b["norm1"], *b["qkv"], cos, sin, self.cache[i], rows)
             if i == last and read != slice(0, len(rows)):
@@ -105,8 +104,6 @@ class Cached:
         if attention in SDPA:
             with sdpa_kernel(SDPA[attention]):
                 return F.scaled_dot_product_attention(q, k, v)
-        if attention == "flex":
-            return self.flex(q, k, v)
         shape, parts = q.shape, self.parts.get(attention, 1)
         q = q.flatten(0, 1)[:, None]
         k, v = (t.reshape(-1, parts, t.shape[2] // parts, t.shape[3]) for t in (k, v))
@@ -118,13 +115,6 @@ class Cached:
         else:
             y, totals = torch.ops.aten._scaled_dot_product_cudnn_attention(q.contiguous(), k, v, None, True)[:2]
         return self.combine(y, totals.reshape(y.shape[:3])).reshape(shape)
-
-    def flex(self, q, k, v):
-        """Its kernel for few rows takes at most 128, and heads that share keys as they are."""
-        if self.shared == 1:
-            return self.flexible(q, k, v)
-        y = self.flexible(q.unflatten(2, (self.shared, -1)).flatten(1, 2), k, v, enable_gqa=True)
-        return y.unflatten(1, (-1, self.shared)).flatten(2, 3)
 
     def choose_parts(self, attention, q, milliseconds):
         """Takes the fastest number of parts for queries q, over several layers' keys: more than a GPU's cache holds."""
@@ -139,8 +129,11 @@ class Cached:
         self.parts[attention] = min(times, key=times.get)
 
 
-def compiled(f, dynamic):
-    return torch.compile(f, dynamic=dynamic)
+def compiler(autotune):
+    """Compiles functions; with autotune it also tries its own products."""
+    torch._dynamo.config.recompile_limit = 256  # lengths times numbers of rows
+    mode = "max-autotune-no-cudagraphs" if autotune else None
+    return lambda f, dynamic: torch.compile(f, dynamic=dynamic, mode=mode)
 
 
 def graphed(f):
@@ -173,9 +166,7 @@ def steps(cached, n, batch, block, shift, kinds, attentions, milliseconds):
         rows, read = rows_of(kind, n, block, shift)
         at = torch.tensor(rows, device="cuda")
         ids = torch.randint(cached.model.vocab, (batch, len(rows)), device="cuda")
-        for attention in attentions:
-            if kind == "prefill" and attention not in PREFILLS:
-                continue
+        for attention in attentions or KINDS[kind]:
             def run(layers=None):
                 return cached.step(ids, at, read, attention, layers)
             try:
@@ -183,11 +174,12 @@ def steps(cached, n, batch, block, shift, kinds, attentions, milliseconds):
                     shape = (batch, cached.kv_heads, cached.shared * len(rows), cached.model.dim)
                     cached.choose_parts(attention, torch.randn(shape, device="cuda").to(cached.model.embed.dtype), milliseconds)
                 run(2)  # compiles
-                f = run if kind == "prefill" else graphed(run)
+                f = graphed(run) if batch * len(rows) <= GRAPHED else run
             except (RuntimeError, ValueError) as problem:
                 print(f"{n} tokens, {kind}: {attention} does not take this size: {problem}", file=sys.stderr)
                 continue
-            what = {"kind": kind, "computed": len(rows), "rows": block, "attention": attention}
+            torch.cuda.reset_peak_memory_stats()
+            what = {"kind": kind, "computed": len(rows), "rows": batch * block, "attention": attention}
             if attention in SPLIT:
                 what["parts"] = cached.parts[attention]
             yield what, f

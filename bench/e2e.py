@@ -229,7 +229,7 @@ def measure(args):
     model = random_model(args.shape)
     for n in map(int, args.length.split(",")):
         ids = torch.randint(model.vocab, (1, n), device="cuda")
-        for backend in args.backend.split(","):
+        for backend in (args.backend or "fa2,cudnn").split(","):
             for rows in args.rows.split(","):
                 count = n if rows == "all" else int(rows)
                 with sdpa_kernel([SDPA[backend]]):
@@ -243,18 +243,20 @@ def measure(args):
 
 def measure_cached(args):
     shift = int(args.shape == "dream-7b")
-    c = cached.Cached(random_model(args.shape), cached.compiled)
+    c = cached.Cached(random_model(args.shape), cached.compiler(args.autotune))
+    products = {"products": "autotuned"} if args.autotune else {}
+    attentions = args.backend and args.backend.split(",")
     for n in map(int, args.length.split(",")):
-        torch.cuda.reset_peak_memory_stats()
-        for what, f in cached.steps(c, n, args.batch, args.block_length, shift, args.kind.split(","), args.backend.split(","), milliseconds):
-            report(args, milliseconds(f, args.samples, args.seconds), n=n, batch=args.batch, cache="dual", block_length=args.block_length, **what)
+        for what, f in cached.steps(c, n, args.batch, args.block_length, shift, args.kind.split(","), attentions, milliseconds):
+            times = milliseconds(f, args.samples, args.seconds)
+            report(args, times, n=n, batch=args.batch, cache="dual", block_length=args.block_length, **what, **products)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--shape", choices=SHAPES, default="llada-8b")
     p.add_argument("--length", default="4096,16384,65536")
-    p.add_argument("--backend", help="kernels of attention; default: fa2,cudnn; with --cache all of " + ",".join(cached.ATTENTIONS))
+    p.add_argument("--backend", help="kernels of attention; default: fa2,cudnn; with --cache those that win, of " + ",".join(cached.ATTENTIONS))
     p.add_argument("--rows", default="128,all", help="without --cache, rows of logits: numbers, or all")
     p.add_argument("--samples", type=int, default=5)
     p.add_argument("--seconds", type=float, default=20, help="most time for the samples of one line, of which there is at least one")
@@ -262,13 +264,13 @@ def main():
     p.add_argument("--batch", type=int, default=1, help="with --cache: sequences")
     p.add_argument("--block-length", type=int, default=32, help="with --cache: tokens of a block")
     p.add_argument("--kind", default=",".join(cached.KINDS), help="with --cache: kinds of steps; default: all")
+    p.add_argument("--autotune", action="store_true", help="with --cache: try the compiler's products, too; it takes minutes")
     p.add_argument("--check", type=pathlib.Path, metavar="DIR", action="append",
                    help="compare logits with those of a directory of testdata/, or of internal/tinymodel/ with its own, with a cache too; "
                         "may be repeated, and needs no GPU")
     args = p.parse_args()
     if args.check:
         sys.exit(0 if all([check(d) for d in args.check]) else 1)
-    args.backend = args.backend or ",".join(cached.ATTENTIONS if args.cache else ("fa2", "cudnn"))
     (measure_cached if args.cache else measure)(args)
 
 
