@@ -1,4 +1,4 @@
-// Package gguf reads GGUF files, the format of llama.cpp: metadata and tensors of a model
+// Package gguf reads and writes GGUF files, the format of llama.cpp: metadata and tensors of a model
 // in one file, or split over several.
 //
 // A file is little-endian: "GGUF", a version, the numbers of tensors and of keys, the keys

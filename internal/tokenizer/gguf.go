@@ -23,13 +23,15 @@ const (
 
 // ggufPres are the values of ggufPre. Files do not name the normalizer.
 var ggufPres = map[string]struct {
-	pattern   string
+	patterns  []string
 	normalize bool
 }{
-	"qwen2":       {patternQwen2, true},
-	"bailingmoe":  {patternLLaDA, false},
-	"bailingmoe2": {patternLLaDA, false},
-	"llada-moe":   {patternLLaDA, false},
+	"qwen2":       {[]string{patternQwen2}, true},
+	"bailingmoe":  {[]string{patternLLaDA}, false},
+	"bailingmoe2": {[]string{patternLLaDA}, false},
+	"llada-moe":   {[]string{patternLLaDA}, false},
+	"gpt-2":       {[]string{patternGPT2}, false},
+	"smollm":      {[]string{patternDigits, patternGPT2}, false},
 }
 
 // The types of tokens.
@@ -85,7 +87,7 @@ func fromGGUF(f *gguf.File) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTokenizer(pre.normalize, pretokenizer{scanners[pre.pattern]})
+	t := newTokenizer(pre.normalize, splitBy(pre.patterns...))
 	if err := t.setVocabulary(vocabulary); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", f.Name(), ggufTokens, err)
 	}

@@ -120,7 +120,7 @@ func TestGGUFErrors(t *testing.T) {
 	}{
 		{ggufModel, "llama", `tokenizer.ggml.model is "llama", want "gpt2"`},
 		{ggufModel, true, `key "tokenizer.ggml.model" is of type bool, want string`},
-		{ggufPre, "llama-bpe", `tokenizer.ggml.pre is "llama-bpe", want one of bailingmoe, bailingmoe2, llada-moe, qwen2`},
+		{ggufPre, "llama-bpe", `tokenizer.ggml.pre is "llama-bpe", want one of bailingmoe, bailingmoe2, gpt-2, llada-moe, qwen2, smollm`},
 		{ggufTokens, nil, "tokenizer.ggml.tokens has 0 tokens, want 256 to 1048576"},
 		{ggufTokens, []string{"a"}, "tokenizer.ggml.token_type has 260 elements, want the 1 of tokenizer.ggml.tokens"},
 		{ggufTokens, slices.Repeat([]string{""}, maxTokens+1), "tokenizer.ggml.tokens has 1048577 tokens, want 256 to 1048576"},

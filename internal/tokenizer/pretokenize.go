@@ -23,6 +23,10 @@ const (
 	patternLLaDA = `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`
 )
 
+// patternDigits is what Digits (individual_digits) isolates. Unlike the others it does not
+// match at every position: scanDigits also gives what is between the matches.
+const patternDigits = `\p{N}`
+
 var scanners = map[string]scanner{
 	patternGPT2:   scanGPT2,
 	patternCL100K: func(s string) int { return scanCL100K(s, 3) },
@@ -34,9 +38,35 @@ var scanners = map[string]scanner{
 // pattern matches at every position, so words follow each other without gaps.
 type scanner func(s string) int
 
-// pretokenizer splits text by its first scanner, the pieces by the second, and
+// pretokenizer splits text by its first pattern, the pieces by the second, and
 // so on.
-type pretokenizer []scanner
+type pretokenizer []splitter
+
+type splitter struct {
+	pattern string
+	scan    scanner
+}
+
+// splitBy returns the pretokenizer of patterns: keys of scanners, and patternDigits.
+func splitBy(patterns ...string) pretokenizer {
+	p := make(pretokenizer, len(patterns))
+	for i, pattern := range patterns {
+		p[i] = splitter{pattern, scanners[pattern]}
+		if pattern == patternDigits {
+			p[i].scan = scanDigits
+		}
+	}
+	return p
+}
+
+// patterns are those of splitBy.
+func (p pretokenizer) patterns() []string {
+	list := make([]string, len(p))
+	for i, s := range p {
+		list[i] = s.pattern
+	}
+	return list
+}
 
 func (p pretokenizer) split(s string) iter.Seq[string] {
 	return func(yield func(string) bool) { p.visit(s, yield) }
@@ -47,7 +77,7 @@ func (p pretokenizer) visit(s string, yield func(string) bool) bool {
 		return s == "" || yield(s)
 	}
 	for s != "" {
-		n := p[0](s)
+		n := p[0].scan(s)
 		if !p[1:].visit(s[:n], yield) {
 			return false
 		}

@@ -223,59 +223,58 @@ func parsePreTokenizer(c *component) (pretokenizer, error) {
 	if len(parts) > maxPreTokenizers {
 		return nil, fmt.Errorf("pre_tokenizer Sequence has %d parts, the limit is %d", len(parts), maxPreTokenizers)
 	}
-	var words pretokenizer
+	var patterns []string
 	for i, part := range parts {
 		last := i == len(parts)-1
 		if (part.Type == "ByteLevel") != last {
 			return nil, fmt.Errorf("pre_tokenizer %d is %s: want ByteLevel as the last of %d and nowhere else", i, &part, len(parts))
 		}
-		scan, err := parseScanner(&part)
+		pattern, err := parsePattern(&part)
 		if err != nil {
 			return nil, fmt.Errorf("pre_tokenizer %s: %w", &part, err)
 		}
-		if scan != nil {
-			words = append(words, scan)
+		if pattern != "" {
+			patterns = append(patterns, pattern)
 		}
 	}
-	return words, nil
+	return splitBy(patterns...), nil
 }
 
-// parseScanner returns nil for a ByteLevel that does not split.
-func parseScanner(c *component) (scanner, error) {
+// parsePattern returns "" for a ByteLevel that does not split.
+func parsePattern(c *component) (string, error) {
 	switch c.Type {
 	case "ByteLevel":
 		if c.AddPrefixSpace {
-			return nil, errors.New("add_prefix_space true is not supported: want false")
+			return "", errors.New("add_prefix_space true is not supported: want false")
 		}
 		if c.UseRegex != nil && !*c.UseRegex {
-			return nil, nil
+			return "", nil
 		}
-		return scanGPT2, nil
+		return patternGPT2, nil
 	case "Digits":
 		if !c.IndividualDigits {
-			return nil, errors.New("individual_digits false is not supported: want true")
+			return "", errors.New("individual_digits false is not supported: want true")
 		}
-		return scanDigits, nil
+		return patternDigits, nil
 	case "Split":
 		// The patterns match at every position, so removing the text between matches is the same
 		// as isolating the matches.
 		isolated := c.Behavior == "Isolated"
 		if kept := c.Behavior == "Removed" && c.Invert; !isolated && !kept {
-			return nil, fmt.Errorf("behavior %q with invert %v is not supported: want Isolated, or Removed with invert true", c.Behavior, c.Invert)
+			return "", fmt.Errorf("behavior %q with invert %v is not supported: want Isolated, or Removed with invert true", c.Behavior, c.Invert)
 		}
 		if c.Pattern.Regex == nil {
 			if c.Pattern.String != nil {
-				return nil, fmt.Errorf("pattern String %q is not supported: want a Regex", *c.Pattern.String)
+				return "", fmt.Errorf("pattern String %q is not supported: want a Regex", *c.Pattern.String)
 			}
-			return nil, errors.New("pattern Regex is missing")
+			return "", errors.New("pattern Regex is missing")
 		}
-		scan, ok := scanners[*c.Pattern.Regex]
-		if !ok {
-			return nil, fmt.Errorf("pattern Regex %q is not supported: want that of GPT-2, GPT-4 (cl100k), Qwen 2 or LLaDA", *c.Pattern.Regex)
+		if _, ok := scanners[*c.Pattern.Regex]; !ok {
+			return "", fmt.Errorf("pattern Regex %q is not supported: want that of GPT-2, GPT-4 (cl100k), Qwen 2 or LLaDA", *c.Pattern.Regex)
 		}
-		return scan, nil
+		return *c.Pattern.Regex, nil
 	}
-	return nil, errors.New("not supported: want Split, Digits or ByteLevel")
+	return "", errors.New("not supported: want Split, Digits or ByteLevel")
 }
 
 // checkPostProcessor accepts post-processors that do not change the ids of a single text

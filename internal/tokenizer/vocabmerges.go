@@ -71,7 +71,7 @@ func parseVocabMerges(vocabFile, mergesFile, addedFile, configFile jsonfile.File
 		}
 	}
 
-	t := newTokenizer(class.normalize, pretokenizer{scanners[class.pattern]})
+	t := newTokenizer(class.normalize, splitBy(class.pattern))
 	vocab, err := openVocab(vocabFile)
 	if err != nil {
 		return nil, err
