@@ -19,10 +19,10 @@ func (t *Tokenizer) GGUFKeys(vocabulary int) (keys []gguf.Key, notes []string, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := t.checkWhole(); err != nil {
+	added, notes := t.addedIDs()
+	if err := t.checkWhole(added); err != nil {
 		return nil, nil, err
 	}
-	added, notes := t.addedIDs()
 	tokens, types := make([]string, vocabulary), make([]int32, vocabulary)
 	for id := range tokens {
 		content, ok := t.Token(int32(id))
@@ -64,9 +64,12 @@ func (t *Tokenizer) ggufPre() (string, error) {
 }
 
 // checkWhole reports a word that is a token and that merges do not make one: files cannot
-// say that such words are not merged.
-func (t *Tokenizer) checkWhole() error {
+// say that such words are not merged. Added tokens are found before words are.
+func (t *Tokenizer) checkWhole(added map[int32]bool) error {
 	for word, id := range t.bpe.whole {
+		if added[id] {
+			continue
+		}
 		if ids := t.bpe.merge(nil, word); !slices.Equal(ids, []int32{id}) {
 			return fmt.Errorf("tokenizer: ignore_merges is true, and merges make %v of %q, token %d: a GGUF file cannot say that", ids, word, id)
 		}
