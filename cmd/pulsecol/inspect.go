@@ -20,6 +20,9 @@ type inspectCmd struct {
 	Methods attentionFlags `embed:""`
 	Sampler samplerFlags   `embed:""`
 
+	Cache        string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Generate with a cache of keys and values, in blocks of --block-length, and look at the columns of each block: none, prefix or dual. On the CPU only. Default: none."`
+	PrefillEvery *int   `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
+
 	Queries string `enum:"all,generated" default:"all" help:"Queries that count: all, or those of the generated tokens alone."`
 
 	Out   *string `group:"Pictures" placeholder:"DIR" help:"Write attention.png and steps.png into DIR, which is made if it is not there."`
@@ -42,9 +45,12 @@ func (inspectCmd) Help() string {
 
 Numbers are means over queries, heads, layers, and the steps for which a method has selected keys. The oracle selects its columns anew in every step: no schedule of columns keeps more mass. Every method takes the flags that apply to it; the sparsity is that of all of them, 0.8 unless --sparsity is given.
 
+With --cache the queries are the active rows of each step. A method selects the columns of a block in its first step, in groups counted from the first active row, and keeps them for the block, with the keys of the block itself; the oracle selects anew in every step. SparseD has no caches.
+
 Examples:
   pulsecol inspect --out pictures                    the small model and its own question
   pulsecol inspect --sparsity 0.9 --schedule power --json
+  pulsecol inspect --cache dual --block-length 8 --out pictures
   pulsecol inspect --model LLaDA-8B-Instruct --chat --prompt-file question.txt --out . --step 4 --layer 20 --head 3`
 }
 
@@ -75,7 +81,7 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	defer stop()
 	ctx, in.stop = context.WithCancel(ctx)
 	defer in.stop()
-	cfg := pulsecol.Config{Device: in.methods[0].Device, Observer: in}
+	cfg := in.config()
 	mem, err := s.memory(1, len(p.ids), cfg)
 	if err != nil {
 		return err
@@ -96,6 +102,9 @@ func (c *inspectCmd) Run(line *kong.Context, std stdio) error {
 	i := inspection{
 		Model: m.name, ModelType: m.kind(), PromptTokens: len(p.ids), NewTokens: s.newTokens(), Steps: res.Steps,
 		Layers: m.config().Layers, Heads: m.config().Heads, Seed: c.Sampler.Seed, Queries: c.Queries, title: m.title(),
+	}
+	if in.cache.name != "" {
+		i.Cache, i.PrefillEvery, i.BlockLength, i.Steps = in.cache.name, &in.cache.prefillEvery, s.blockLength(), len(in.methods[0].steps)
 	}
 	for _, method := range in.methods {
 		i.Methods = append(i.Methods, method.summary())
@@ -120,13 +129,16 @@ func (c *inspectCmd) prepare(m *openModel, s sampler, prompt []int32, line *kong
 	if err := checkLength(m, len(prompt), s.newTokens()); err != nil {
 		return nil, err
 	}
-	in := &inspector{methods: methods, layers: m.config().Layers}
+	in := &inspector{methods: methods, layers: m.config().Layers, device: methods[0].Device}
+	if in.cache, err = c.caching(); err != nil {
+		return nil, err
+	}
 	if c.Queries == "generated" {
 		if in.from = len(prompt); s.newTokens() == 0 {
 			return nil, usagef("--queries generated: no tokens are generated after the prompt")
 		}
 	}
-	total, err := s.steps(prompt, pulsecol.Config{})
+	total, err := s.steps(prompt, in.config())
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +167,15 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 	}
 	flags := c.Methods
 	flags.Sparsity = &sparsity
+	cache, err := c.caching()
+	if err != nil {
+		return nil, err
+	}
 	var all []*inspected
 	for _, name := range inspectedMethods {
+		if name == "sparsed" && cache.name != "" {
+			continue
+		}
 		base := name
 		if name == "oracle" {
 			base = "pulsecol"
@@ -173,6 +192,8 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 		case pulsecol.SlidingWindow, pulsecol.Streaming:
 			// The table of a group has what at least one of its queries keeps.
 			att.GroupSize = 1
+		default:
+			cache.set(&att.Config)
 		}
 		if name == "oracle" {
 			att.Schedule = pulsecol.Always{}
@@ -180,6 +201,12 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 		all = append(all, &inspected{attention: att})
 	}
 	return all, nil
+}
+
+// caching returns the cache of the generation.
+func (c *inspectCmd) caching() (caching, error) {
+	f := cacheFlags{&c.Cache, c.PrefillEvery}
+	return f.cache("pulsecol", or(c.Methods.Schedule, "uniform"), c.Methods.Device)
 }
 
 // shown is what attention.png shows.
@@ -194,10 +221,14 @@ func (c *inspectCmd) shown(m *openModel, methods []*inspected, total int) (*show
 	a := m.config()
 	name := or(c.Shown, "pulsecol")
 	w := &shown{
-		method: methods[slices.IndexFunc(methods, func(m *inspected) bool { return m.method == name })],
-		step:   or(c.Step, (total+3)/4), layer: or(c.Layer, a.Layers/2), head: or(c.Head, 0),
+		step: or(c.Step, (total+3)/4), layer: or(c.Layer, a.Layers/2), head: or(c.Head, 0),
 	}
 	var errs []error
+	if at := slices.IndexFunc(methods, func(m *inspected) bool { return m.method == name }); at >= 0 {
+		w.method = methods[at]
+	} else {
+		errs = append(errs, usagef("--method %s and --cache %s can't be used together", name, c.Cache))
+	}
 	within := func(flag string, v, least, most int) {
 		if v < least || v > most {
 			errs = append(errs, usagef("--%s %d: want %d to %d", flag, v, least, most))

@@ -20,18 +20,25 @@ import (
 )
 
 // recorder keeps the tables of a method in its own generation, after its first selection
-// of keys.
+// of keys: with a cache those of the first block.
 type recorder struct {
 	step   int
 	tables []*columns.Table // by layer
 }
 
 func (r *recorder) Observe(o pulsecol.Observation) {
-	if r.step == 0 && o.Columns != nil {
+	var t *columns.Table
+	switch b, c := o.BlockColumns, o.Columns; {
+	case b != nil:
+		t = &columns.Table{Heads: b.Heads, Len: b.Len, Group: b.Group, Bits: slices.Clone(b.Bits), First: b.First, Queries: b.Rows}
+	case c != nil:
+		t = &columns.Table{Heads: c.Heads, Len: c.Len, Group: c.Group, Bits: slices.Clone(c.Bits)}
+	}
+	if r.step == 0 && t != nil {
 		r.step = o.Step
 	}
 	if r.step == o.Step {
-		r.tables = append(r.tables, &columns.Table{Heads: o.Columns.Heads, Len: o.Columns.Len, Group: o.Columns.Group, Bits: slices.Clone(o.Columns.Bits)})
+		r.tables = append(r.tables, t)
 	}
 }
 
@@ -39,7 +46,8 @@ func (r *recorder) Observe(o pulsecol.Observation) {
 // method keeps in its own generation. Both generations are full attention up to the first
 // selection, so queries and keys are the same.
 func TestInspectedTables(t *testing.T) {
-	for _, kind := range []string{"llada", "dream"} {
+	for _, of := range [][2]string{{"llada", "none"}, {"dream", "none"}, {"llada", "dual"}, {"llada", "prefix"}, {"dream", "dual"}, {"dream", "prefix"}} {
+		kind, cache := of[0], of[1]
 		dir := golden.Dir(t, kind)
 		m, err := (&modelFlag{Model: &dir}).open()
 		if err != nil {
@@ -47,27 +55,31 @@ func TestInspectedTables(t *testing.T) {
 		}
 		defer m.Close()
 		steps, tokens, block, alg := 10, 40, 8, "maskgit_plus"
-		s := m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, BlockLength: &tokens, MaxNewTokens: &tokens, Alg: &alg})
+		length := tokens
+		if cache != "none" {
+			length = tokens / 2
+		}
+		s := m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, BlockLength: &length, MaxNewTokens: &tokens, Alg: &alg})
 		prompt := randomTokens(30, m.config(), 1)
 		window := 11
-		c := inspectCmd{Methods: attentionFlags{oneSetting{GroupSize: &block, BlockSize: &block, Window: &window}, deviceFlag{"cpu"}}}
+		c := inspectCmd{Cache: cache, Methods: attentionFlags{oneSetting{GroupSize: &block, BlockSize: &block, Window: &window}, deviceFlag{"cpu"}}}
 		methods, err := c.methods(m, s, new(kong.Context))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, method := range methods {
-			t.Run(kind+"/"+method.method, func(t *testing.T) {
+			t.Run(kind+"/"+cache+"/"+method.method, func(t *testing.T) {
 				var own recorder
 				cfg := method.Config
-				cfg.Observer = &own
+				cfg.Observer, cfg.Cache = &own, caches[cache]
 				if _, err := s.generate(context.Background(), prompt, cfg, func(models.Progress) {}); err != nil {
 					t.Fatal(err)
 				}
-				in := &inspector{methods: methods[i : i+1], layers: m.config().Layers}
+				in := &inspector{methods: methods[i : i+1], layers: m.config().Layers, device: pulsecol.CPU, cache: caching{name: cache}}
 				defer in.close()
 				ctx, cancel := context.WithCancel(context.Background())
 				in.stop = cancel
-				_, err := s.generate(ctx, prompt, pulsecol.Config{Device: pulsecol.CPU, Observer: in}, func(p models.Progress) {
+				_, err := s.generate(ctx, prompt, in.config(), func(p models.Progress) {
 					if p.Step == own.step { // the tables are those of the first selection
 						cancel()
 					}
@@ -79,7 +91,16 @@ func TestInspectedTables(t *testing.T) {
 					t.Fatalf("%d layers, want %d", len(method.tables), len(own.tables))
 				}
 				for l, want := range own.tables {
-					if got := method.tables[l]; got.Group != want.Group || got.Heads != want.Heads || !slices.Equal(got.Bits, want.Bits) {
+					got := method.tables[l]
+					if (cache == "none") != (got.Queries == 0) || (cache != "none" && method.Schedule != nil) != (want.Queries > 0) {
+						t.Fatalf("tables of %d queries, and %d in the method's own generation", got.Queries, want.Queries)
+					}
+					bits := want.Bits
+					if got.Queries > 0 && want.Queries == 0 { // fixed by position: some rows of it
+						bits = bits[got.First*got.Words():][:got.Queries*got.Words()]
+						want.First, want.Queries = got.First, got.Queries
+					}
+					if got.Group != want.Group || got.Heads != want.Heads || got.First != want.First || got.Queries != want.Queries || !slices.Equal(got.Bits, bits) {
 						t.Errorf("layer %d: other keys than in the method's own generation, at step %d", l, own.step)
 					}
 				}
@@ -143,6 +164,68 @@ func TestInspectOrder(t *testing.T) {
 		defer f.Close()
 		if _, err := png.Decode(f); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestInspectCached: under a cache each block has columns of its own, from its first step on;
+// the queries are the active rows.
+func TestInspectCached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generations of the small model")
+	}
+	for cache, every := range map[string]string{"dual": "0", "prefix": "1"} {
+		dir := t.TempDir()
+		out, _ := command(t, "inspect", "--prompt", "Please sort the list 9 3 77 21.", "--group-size", "3", "--block-length", "8", "--gen-length", "16",
+			"--cache", cache, "--prefill-every", every, "--json", "--out", dir)
+		var got inspection
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Cache != cache || got.BlockLength != 8 || got.Steps != 16 || len(got.Pictures) != 2 {
+			t.Errorf("%s cache, blocks of %d, %d steps, pictures %v", got.Cache, got.BlockLength, got.Steps, got.Pictures)
+		}
+		by := map[string]methodSummary{}
+		for _, m := range got.Methods {
+			by[m.Method] = m
+		}
+		oracle, pulse := by["oracle"], by["pulsecol"]
+		if _, ok := by["sparsed"]; ok || len(by) != 6 || !slices.Equal(pulse.RefreshSteps, []int{1, 9}) || len(oracle.RefreshSteps) != 16 {
+			t.Errorf("%d methods; refreshed at %v, the oracle at %v", len(by), pulse.RefreshSteps, oracle.RefreshSteps)
+		}
+		for i, s := range pulse.Steps {
+			kind, first, rows := "block", got.PromptTokens, 8
+			if i >= 8 {
+				first += 8
+			}
+			switch {
+			case i == 0 || i == 8 && every == "1":
+				kind = "prefill"
+			case i == 8:
+				kind = "commit"
+			}
+			if cache == "prefix" {
+				rows = got.PromptTokens + 16 - first
+			}
+			if s.Kind != kind || *s.Block != (stepBlock{first, rows}) {
+				t.Errorf("step %d: %s of %+v, want %s of %d rows from %d on", s.Step, s.Kind, *s.Block, kind, rows, first)
+			}
+			a, b := oracle.Steps[i].fidelity(), s.fidelity()
+			if refreshed := i%8 == 0; b.Mass > 1+1e-6 || refreshed != (a == b) || (s.Mode == "refresh") != refreshed {
+				t.Errorf("step %d (%s): the oracle has %+v, pulsecol %+v", s.Step, s.Mode, a, b)
+			}
+		}
+	}
+	for flags, says := range map[string]string{
+		"--cache dual --method sparsed --out x":               "--method sparsed and --cache dual can't be used together",
+		"--prefill-every 1":                                   "--prefill-every needs --cache",
+		"--cache dual --device cuda":                          "runs on the CPU only",
+		"--cache dual --small dream --first-token-at-prefill": "--prefill-every 1",
+		"--cache prefix --gen-length 16 --block-length 7":     "block",
+	} {
+		var out, errs strings.Builder
+		if code := run(append([]string{"inspect"}, strings.Fields(flags)...), stdio{in: strings.NewReader(""), out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), says) {
+			t.Errorf("%s: exit code %d, %q, want %q", flags, code, errs.String(), says)
 		}
 	}
 }

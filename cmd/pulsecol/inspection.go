@@ -23,6 +23,9 @@ type inspection struct {
 	Heads        int             `json:"heads"`
 	Seed         uint64          `json:"seed"`
 	Queries      string          `json:"queries"` // that count: all or generated
+	Cache        string          `json:"cache,omitempty"`
+	PrefillEvery *int            `json:"prefill_every,omitempty"` // with a cache
+	BlockLength  int             `json:"block_length,omitempty"`  // with a cache
 	Methods      []methodSummary `json:"methods"`
 	Pictures     []string        `json:"pictures,omitempty"` // files
 
@@ -55,9 +58,17 @@ type measures struct {
 // stepSummary is the fidelity in one step.
 type stepSummary struct {
 	Step   int         `json:"step"`
-	Mode   string      `json:"mode"`   // dense until keys are selected, then refresh or reuse
-	Recall [][]float32 `json:"recall"` // [layers][heads]; null in a dense step
+	Mode   string      `json:"mode"`            // dense until keys are selected, then refresh or reuse
+	Kind   string      `json:"kind,omitempty"`  // with a cache: prefill, commit or block
+	Block  *stepBlock  `json:"block,omitempty"` // with a cache
+	Recall [][]float32 `json:"recall"`          // [layers][heads]; null in a dense step
 	Mass   [][]float32 `json:"mass"`
+}
+
+// stepBlock is the active rows of a step.
+type stepBlock struct {
+	First int `json:"first"` // position of the first row
+	Rows  int `json:"rows"`
 }
 
 // fidelity is the mean over layers and heads, NaN in a dense step.
@@ -122,10 +133,15 @@ func (i *inspection) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, i)
 	}
-	fmt.Fprintf(w, "%s (%s), %d tokens, %d of them generated in %d steps with full attention; %d layers of %d heads\n",
-		i.Model, i.ModelType, i.PromptTokens+i.NewTokens, i.NewTokens, i.Steps, i.Layers, i.Heads)
-	fmt.Fprintf(w, "%% of what each method would have kept, means over %s queries, heads and steps; - before its first choice of keys\n"+
-		"union: different keys of the groups of 128 neighbouring queries, over those of one group; - where that is one group\n\n", i.Queries)
+	attention, queries := "full attention", i.Queries+" queries"
+	if i.Cache != "" {
+		attention += fmt.Sprintf(" and a %s cache, blocks of %d", i.Cache, i.BlockLength)
+		queries = map[string]string{"all": "active rows", "generated": "active rows of generated tokens"}[i.Queries]
+	}
+	fmt.Fprintf(w, "%s (%s), %d tokens, %d of them generated in %d steps with %s; %d layers of %d heads\n",
+		i.Model, i.ModelType, i.PromptTokens+i.NewTokens, i.NewTokens, i.Steps, attention, i.Layers, i.Heads)
+	fmt.Fprintf(w, "%% of what each method would have kept, means over %s, heads and steps; - before its first choice of keys\n"+
+		"union: different keys of the groups of 128 neighbouring queries, over those of one group; - where that is one group\n\n", queries)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "method\tdensity\trecall\tmass\tchurn\tunion\tpattern\trefreshed at")

@@ -21,6 +21,8 @@ import (
 type inspector struct {
 	methods []*inspected
 	layers  int
+	device  pulsecol.Device
+	cache   caching      // of the generation
 	from    int          // first query that counts
 	shown   *shown       // nil = nothing
 	seen    *inspect.Map // of shown; nil before its step
@@ -33,6 +35,8 @@ type inspected struct {
 	attention
 	selection *selectionGraph
 	tables    []*columns.Table // by layer; nil before the first selection
+	block     pulsecol.Block   // of the tables, with a cache
+	whole     *columns.Table   // of all rows, in a pattern fixed by position with a cache
 	refreshes []int
 	steps     []stepSummary
 	density   [][]float64 // by layer, in every step with a table
@@ -40,12 +44,19 @@ type inspected struct {
 	union     [][]float64 // by layer, in every step with a table; empty where it is not known
 }
 
+// config is that of the generation: full attention, observed.
+func (in *inspector) config() pulsecol.Config {
+	cfg := pulsecol.Config{Device: in.device, Observer: in}
+	in.cache.set(&cfg)
+	return cfg
+}
+
 // Observe implements pulsecol.Observer.
 func (in *inspector) Observe(o pulsecol.Observation) {
 	if in.err != nil {
 		return
 	}
-	if in.err = in.look(firstRow(o)); in.err != nil {
+	if in.err = in.look(activeRows(firstRow(o), caches[in.cache.name])); in.err != nil {
 		in.stop()
 	}
 }
@@ -58,8 +69,29 @@ func firstRow(o pulsecol.Observation) pulsecol.Observation {
 	return o
 }
 
+// activeRows returns an observation under a cache with the queries of its active rows alone.
+func activeRows(o pulsecol.Observation, cache pulsecol.Cache) pulsecol.Observation {
+	if cache == pulsecol.NoCache {
+		return o
+	}
+	end := o.Len
+	if cache == pulsecol.DualCache {
+		end = o.Block.End
+	}
+	rows := end - o.Block.First
+	var q []float32
+	for head := range o.Heads {
+		q = append(q, o.Q[(head*o.Rows+o.Block.First-o.First)*o.HeadDim:][:rows*o.HeadDim]...)
+	}
+	o.Q, o.First, o.Rows = q, o.Block.First, rows
+	return o
+}
+
 func (in *inspector) look(o pulsecol.Observation) error {
-	a := &inspect.Attention{Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, HeadDim: o.HeadDim, Q: o.Q, K: o.K, Scale: o.Scale, From: in.from}
+	a := &inspect.Attention{
+		Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, HeadDim: o.HeadDim, First: o.First, Rows: o.Rows,
+		Q: o.Q, K: o.K, Scale: o.Scale, From: in.from,
+	}
 	var having []*inspected
 	var tables []*columns.Table
 	for _, m := range in.methods {
@@ -90,7 +122,15 @@ func (m *inspected) update(o pulsecol.Observation, layers int) (err error) {
 		m.density, m.churn, m.union = make([][]float64, layers), make([][]float64, layers), make([][]float64, layers)
 	}
 	if o.Layer == 0 {
-		m.steps = append(m.steps, stepSummary{Step: o.Step, Mode: m.mode(o).String()})
+		if o.Block != m.block {
+			m.block = o.Block
+			clear(m.tables)
+		}
+		step := stepSummary{Step: o.Step, Mode: m.mode(o).String()}
+		if o.Kind != pulsecol.Whole {
+			step.Kind, step.Block = o.Kind.String(), &stepBlock{o.First, o.Rows}
+		}
+		m.steps = append(m.steps, step)
 	}
 	step := &m.steps[len(m.steps)-1]
 	old := m.tables[o.Layer]
@@ -125,8 +165,11 @@ func (m *inspected) mode(o pulsecol.Observation) pulsecol.Mode {
 		return pulsecol.Reuse
 	}
 	mode := m.Schedule.Mode(o.Step, o.Total)
-	if mode == pulsecol.Reuse && m.tables[0] == nil {
+	switch {
+	case mode == pulsecol.Reuse && m.tables[0] == nil:
 		return pulsecol.Refresh
+	case mode == pulsecol.Refresh && m.tables[0] != nil && o.Kind != pulsecol.Whole && m.method != "oracle":
+		return pulsecol.Reuse // columns of a block are selected once
 	}
 	return mode
 }
@@ -162,14 +205,28 @@ func (m *inspected) columnsOf(o pulsecol.Observation) (*columns.Table, error) {
 			return nil, err
 		}
 	}
-	return m.selection.columnsOf(o)
+	if m.Schedule != nil || o.Kind == pulsecol.Whole {
+		return m.selection.columnsOf(o)
+	}
+	if m.whole == nil {
+		whole := o // whose queries have no part in the keys
+		whole.Q = make([]float32, o.Heads*o.Len*o.HeadDim)
+		var err error
+		if m.whole, err = m.selection.columnsOf(whole); err != nil {
+			return nil, err
+		}
+	}
+	t := *m.whole
+	t.First, t.Queries = o.First, o.Rows
+	t.Bits = t.Bits[o.First*t.Words():][:o.Rows*t.Words()]
+	return &t, nil
 }
 
 // selectionGraph is a graph of one attention layer, which selects keys as a model's
 // layers do.
 type selectionGraph struct {
 	machine *pulsecol.Machine
-	q, k    *gorgonia.Node
+	q, k    *gorgonia.Node // of all tokens
 }
 
 func newSelectionGraph(cfg pulsecol.Config, o pulsecol.Observation) (*selectionGraph, error) {
@@ -185,25 +242,52 @@ func newSelectionGraph(cfg pulsecol.Config, o pulsecol.Observation) (*selectionG
 		return gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithName(name), gorgonia.WithShape(1, heads, o.Len, o.HeadDim))
 	}
 	c := &selectionGraph{q: input("q", o.Heads), k: input("k", o.KVHeads)}
-	if _, err := pulsecol.Attention(c.q, c.k, c.k, ctl.Layer(0)); err != nil {
+	var options []pulsecol.AttentionOption
+	if cfg.Cache != pulsecol.NoCache {
+		options = append(options, pulsecol.WithCache(o.Len))
+	}
+	if _, err := pulsecol.Attention(c.q, c.k, c.k, ctl.Layer(0), options...); err != nil {
 		return nil, err
 	}
 	c.machine, err = pulsecol.NewMachine(g, ctl)
 	return c, err
 }
 
+// columnsOf runs a refresh on o. With a cache that is a prefill, which selects the columns of
+// the active rows from their queries alone; those of other rows are zeros.
 func (c *selectionGraph) columnsOf(o pulsecol.Observation) (*columns.Table, error) {
+	ctl := c.machine.Controller()
+	cached := ctl.Config().Cache != pulsecol.NoCache
+	if cached {
+		q := make([]float32, o.Heads*o.Len*o.HeadDim)
+		for head := range o.Heads {
+			size := o.Rows * o.HeadDim
+			copy(q[(head*o.Len+o.First)*o.HeadDim:], o.Q[head*size:][:size])
+		}
+		o.Q = q
+	}
 	for node, data := range map[*gorgonia.Node][]float32{c.q: o.Q, c.k: o.K} {
 		if err := gorgonia.Let(node, tensor.New(tensor.WithShape(node.Shape()...), tensor.WithBacking(data))); err != nil {
 			return nil, err
 		}
 	}
-	ctl := c.machine.Controller()
 	if err := ctl.Start(1); err != nil {
 		return nil, err
 	}
+	if cached {
+		if err := ctl.SetBlock(o.Block); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.machine.Step(); err != nil {
 		return nil, err
+	}
+	if cached {
+		b, err := ctl.BlockColumns(0)
+		if err != nil {
+			return nil, err
+		}
+		return &columns.Table{Heads: b.Heads, Len: b.Len, Group: b.Group, Bits: b.Bits, First: b.First, Queries: b.Rows}, nil
 	}
 	t, err := ctl.Columns(0)
 	if err != nil {
@@ -233,6 +317,9 @@ func (in *inspector) caption(i *inspection) inspect.Caption {
 			}
 		}
 		selection = fmt.Sprintf("selected in step %d", at)
+	}
+	if i.Cache != "" {
+		selection += fmt.Sprintf("; %s cache, rows %d to %d", i.Cache, in.seen.First, in.seen.First+in.seen.Rows-1)
 	}
 	return inspect.Caption{
 		Title: fmt.Sprintf("Step %d of %d, layer %d, head %d: %s keeps %.1f %% of the attention mass",

@@ -16,21 +16,33 @@ import (
 type Table struct {
 	Heads int      // of all batch rows; 1 if they share one table
 	Len   int      // tokens
-	Group int      // queries in a group; the last may be short
+	Group int      // queries in a group, counted from First; the last may be short
 	Bits  []uint32 // [Heads, Groups, Words]; key j is bit j%32 of word j/32
+
+	First   int // position of the first query
+	Queries int // from First on; 0 is all tokens
 }
 
 // Check returns an error unless the sizes are at least 1 and Bits has the number of words
 // that they require.
 func (t *Table) Check() error {
-	if t.Heads < 1 || t.Len < 1 || t.Group < 1 || len(t.Bits) != t.Heads*t.Groups()*t.Words() {
+	outside := t.First < 0 || t.Queries < 0 || t.First+t.count() > t.Len
+	if t.Heads < 1 || t.Len < 1 || t.Group < 1 || outside || len(t.Bits) != t.Heads*t.Groups()*t.Words() {
 		return fmt.Errorf("columns: a table of %d words is not of %d heads, %d tokens and groups of %d", len(t.Bits), t.Heads, t.Len, t.Group)
 	}
 	return nil
 }
 
 // Groups is the number of groups of a head.
-func (t *Table) Groups() int { return kernel.Groups(t.Len, t.Group) }
+func (t *Table) Groups() int { return kernel.Groups(t.count(), t.Group) }
+
+// count is the number of queries.
+func (t *Table) count() int {
+	if t.Queries == 0 {
+		return t.Len
+	}
+	return t.Queries
+}
 
 // Words is the number of words of a row.
 func (t *Table) Words() int { return kernel.Words(t.Len) }
@@ -43,6 +55,9 @@ func (t *Table) Row(head, group int) []uint32 {
 	w := t.Words()
 	return t.Bits[(head*t.Groups()+group)*w:][:w]
 }
+
+// Of is the keys of the query at a position, one of the table's.
+func (t *Table) Of(head, position int) []uint32 { return t.Row(head, (position-t.First)/t.Group) }
 
 // Rows yields the rows of all heads, with their index head*Groups + group.
 func (t *Table) Rows() iter.Seq2[int, []uint32] {
@@ -60,7 +75,7 @@ func (t *Table) Rows() iter.Seq2[int, []uint32] {
 // queries is the number of queries of row i.
 func (t *Table) queries(i int) int {
 	first := i % t.Groups() * t.Group
-	return min(t.Group, t.Len-first)
+	return min(t.Group, t.count()-first)
 }
 
 // Pairs is the number of pairs of a query and a key that it keeps.
@@ -86,7 +101,7 @@ func (t *Table) NewPairs(old *Table) (pairs int) {
 
 // Density is the share of query-key pairs that t keeps, padding included.
 func (t *Table) Density() float64 {
-	return float64(t.Pairs()) / (float64(t.Heads) * float64(t.Len) * float64(t.Len))
+	return float64(t.Pairs()) / (float64(t.Heads) * float64(t.count()) * float64(t.Len))
 }
 
 // Churn is the share of the pairs of t that old does not have, 0 of a table without

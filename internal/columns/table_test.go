@@ -14,10 +14,17 @@ import (
 // TestTable compares the counts of a table with loops over queries and keys.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
-	for _, c := range []struct{ heads, n, group int }{{1, 1, 1}, {2, 31, 8}, {3, 32, 32}, {1, 33, 16}, {2, 100, 7}, {2, 65, 1 << 40}} {
-		size := c.heads * kernel.Groups(c.n, c.group) * kernel.Words(c.n)
+	for _, c := range []struct{ heads, n, group, first, queries int }{
+		{1, 1, 1, 0, 0}, {2, 31, 8, 0, 0}, {3, 32, 32, 0, 0}, {1, 33, 16, 0, 0}, {2, 100, 7, 0, 0}, {2, 65, 1 << 40, 0, 0},
+		{2, 100, 7, 30, 17}, {1, 33, 16, 1, 32}, {1, 33, 16, 32, 1}, {2, 40, 50, 3, 9},
+	} {
+		rows := c.n
+		if c.queries > 0 {
+			rows = c.queries
+		}
+		size := c.heads * kernel.Groups(rows, c.group) * kernel.Words(c.n)
 		random := func() *columns.Table {
-			x := &columns.Table{Heads: c.heads, Len: c.n, Group: c.group, Bits: make([]uint32, size)}
+			x := &columns.Table{Heads: c.heads, Len: c.n, Group: c.group, Bits: make([]uint32, size), First: c.first, Queries: c.queries}
 			for _, row := range x.Rows() {
 				for j := range c.n {
 					if r.IntN(3) == 0 {
@@ -33,8 +40,8 @@ func TestTable(t *testing.T) {
 		}
 		pairs, added := 0, 0
 		for head := range c.heads {
-			for query := range c.n {
-				now, before := x.Row(head, query/c.group), old.Row(head, query/c.group)
+			for query := range rows {
+				now, before := x.Row(head, query/c.group), old.Of(head, c.first+query)
 				for j := range c.n {
 					if columns.Has(now, j) {
 						pairs++
@@ -51,15 +58,19 @@ func TestTable(t *testing.T) {
 		if got := x.NewPairs(old); got != added {
 			t.Errorf("%+v: %d new pairs, want %d", c, got, added)
 		}
-		if got, want := x.Density(), float64(pairs)/float64(c.heads*c.n*c.n); math.Abs(got-want) > 1e-12 {
+		if got, want := x.Density(), float64(pairs)/float64(c.heads*rows*c.n); math.Abs(got-want) > 1e-12 {
 			t.Errorf("%+v: density %v, want %v", c, got, want)
 		}
 		if got, want := x.Churn(old), float64(added)/float64(max(1, pairs)); math.Abs(got-want) > 1e-12 {
 			t.Errorf("%+v: churn %v, want %v", c, got, want)
 		}
-		empty := &columns.Table{Heads: c.heads, Len: c.n, Group: c.group, Bits: make([]uint32, size)}
+		empty := &columns.Table{Heads: c.heads, Len: c.n, Group: c.group, Bits: make([]uint32, size), First: c.first, Queries: c.queries}
 		if d, churn := empty.Density(), empty.Churn(x); d != 0 || churn != 0 || x.Churn(x) != 0 {
 			t.Errorf("%+v: without keys density %v and churn %v, churn %v of a table to itself; want 0", c, d, churn, x.Churn(x))
+		}
+		beyond := *x
+		if beyond.First, beyond.Queries = c.n-rows+1, rows; beyond.Check() == nil {
+			t.Errorf("%+v: queries beyond the last token are no error", c)
 		}
 		x.Bits = append(x.Bits, 0)
 		if x.Check() == nil {

@@ -26,12 +26,15 @@ import (
 type Attention struct {
 	Heads, KVHeads, Len, HeadDim int
 
-	Q     []float32 // [Heads, Len, HeadDim]
+	First int // position of the first query
+	Rows  int // queries; 0 is Len
+
+	Q     []float32 // [Heads, Rows, HeadDim]
 	K     []float32 // [KVHeads, Len, HeadDim]
 	Valid []float32 // [Len], 0 marks padding; nil = none
 	Scale float64   // of q·k; above 0
 
-	From int // first query that counts
+	From int // position from which on queries count
 }
 
 func (a *Attention) check() {
@@ -39,7 +42,10 @@ func (a *Attention) check() {
 	if err := s.Validate(); err != nil {
 		panic(err.Error())
 	}
-	if len(a.Q) != a.Heads*a.Len*a.HeadDim || len(a.K) != a.KVHeads*a.Len*a.HeadDim || a.Valid != nil && len(a.Valid) != a.Len {
+	if a.First < 0 || a.Rows < 0 || a.First+a.queries() > a.Len {
+		panic(fmt.Sprintf("inspect: %d queries from position %d on, of %d tokens", a.Rows, a.First, a.Len))
+	}
+	if len(a.Q) != a.Heads*a.queries()*a.HeadDim || len(a.K) != a.KVHeads*a.Len*a.HeadDim || a.Valid != nil && len(a.Valid) != a.Len {
 		panic(fmt.Sprintf("inspect: %d queries, %d keys and a mask of %d are not of %d and %d heads, %d tokens, head dim %d",
 			len(a.Q), len(a.K), len(a.Valid), a.Heads, a.KVHeads, a.Len, a.HeadDim))
 	}
@@ -48,15 +54,25 @@ func (a *Attention) check() {
 	}
 }
 
+// queries is their number.
+func (a *Attention) queries() int {
+	if a.Rows == 0 {
+		return a.Len
+	}
+	return a.Rows
+}
+
 // valid reports whether token j is not padding.
 func (a *Attention) valid(j int) bool { return a.Valid == nil || a.Valid[j] != 0 }
 
-// counts reports whether query i is measured.
-func (a *Attention) counts(i int) bool { return i >= a.From && a.valid(i) }
+// counts reports whether there is a query at position i that is measured.
+func (a *Attention) counts(i int) bool {
+	return i >= max(a.From, a.First) && i < a.First+a.queries() && a.valid(i)
+}
 
 // row is the attention of one query.
 type row struct {
-	query  int
+	query  int       // its position
 	scores []float32 // q·k of every key; -Inf for padding
 	p      []float64 // its probabilities
 	top    topSets
@@ -69,15 +85,15 @@ const blockScores = 1 << 20
 // eachRow calls visit for every query of a head that counts, from several goroutines. The
 // row is valid until visit returns.
 func (a *Attention) eachRow(head int, visit func(*row)) {
-	n, dim := a.Len, a.HeadDim
+	n, dim, rows := a.Len, a.HeadDim, a.queries()
 	keys := a.keys(head)
 	block := max(1, min(n, blockScores/n))
 	scores := make([]float32, block*n)
 	workers := make([]row, runtime.GOMAXPROCS(0))
 	var team kernel.Team
-	for first := a.From; first < n; first += block {
-		count := min(block, n-first)
-		team.Linear(scores[:count*n], a.Q[(head*n+first)*dim:][:count*dim], count, keys, nil)
+	for first := max(a.From, a.First); first < a.First+rows; first += block {
+		count := min(block, a.First+rows-first)
+		team.Linear(scores[:count*n], a.Q[(head*rows+first-a.First)*dim:][:count*dim], count, keys, nil)
 		var next atomic.Int64
 		var wg workgroup.Group
 		for w := range workers {

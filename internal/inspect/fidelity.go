@@ -7,10 +7,13 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 )
 
-// checkTable panics unless a table has 1 or heads heads and n tokens.
-func checkTable(t *columns.Table, heads, n int) {
-	if err := t.Check(); err != nil || t.Heads != 1 && t.Heads != heads || t.Len != n {
-		panic(fmt.Sprintf("inspect: a table of %d heads and %d tokens is not of %d heads and %d tokens (%v)", t.Heads, t.Len, heads, n, err))
+// checkTable panics unless a table has one or all heads, the tokens, and the queries of a.
+func (a *Attention) checkTable(t *columns.Table) {
+	if err := t.Check(); err != nil || t.Heads != 1 && t.Heads != a.Heads || t.Len != a.Len {
+		panic(fmt.Sprintf("inspect: a table of %d heads and %d tokens is not of %d heads and %d tokens (%v)", t.Heads, t.Len, a.Heads, a.Len, err))
+	}
+	if whole := t.Queries == 0 && t.First == 0; !whole && (t.First != a.First || t.Queries != a.queries()) {
+		panic(fmt.Sprintf("inspect: a table of %d queries from position %d on is not of %d from %d on", t.Queries, t.First, a.queries(), a.First))
 	}
 }
 
@@ -32,14 +35,14 @@ func Measure(a *Attention, tables []*columns.Table) [][]Fidelity {
 	a.check()
 	result := make([][]Fidelity, len(tables))
 	for i, t := range tables {
-		checkTable(t, a.Heads, a.Len)
+		a.checkTable(t)
 		result[i] = make([]Fidelity, a.Heads)
 	}
 	each := make([]Fidelity, len(tables)*a.Len) // of the queries of a head
 	for head := range a.Heads {
 		a.eachRow(head, func(r *row) {
 			for i, t := range tables {
-				each[i*a.Len+r.query] = r.fidelity(t.Row(head, r.query/t.Group), a.Valid)
+				each[i*a.Len+r.query] = r.fidelity(t.Of(head, r.query), a.Valid)
 			}
 		})
 		for i := range tables {

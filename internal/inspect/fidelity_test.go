@@ -21,31 +21,36 @@ type testCase struct {
 	heads, kvHeads, n, dim int
 	group, keep, padding   int
 	from                   int // first query that counts
+	first, rows            int // queries, if not of all tokens
 }
 
 // cases are lengths around the sizes of words and groups, with groups that divide
 // them, do not, and exceed them.
 var cases = []testCase{
-	{1, 1, 1, 1, 32, 1, 0, 0},
-	{2, 1, 2, 3, 1, 1, 1, 0},
-	{2, 2, 31, 8, 8, 6, 0, 0},
-	{4, 2, 33, 16, 16, 33, 0, 0}, // every key
-	{4, 2, 33, 16, 16, 21, 12, 20},
-	{7, 1, 65, 8, 64, 1, 20, 0},
-	{14, 2, 70, 5, 9, 11, 3, 1},
-	{2, 1, 100, 32, math.MaxInt, 20, 0, 99},
-	{1, 1, 40, 4, 7, 9, 40, 0}, // nothing but padding
-	{1, 1, 40, 4, 7, 9, 0, 40}, // no query counts
+	{1, 1, 1, 1, 32, 1, 0, 0, 0, 0},
+	{2, 1, 2, 3, 1, 1, 1, 0, 0, 0},
+	{2, 2, 31, 8, 8, 6, 0, 0, 0, 0},
+	{4, 2, 33, 16, 16, 33, 0, 0, 0, 0}, // every key
+	{4, 2, 33, 16, 16, 21, 12, 20, 0, 0},
+	{7, 1, 65, 8, 64, 1, 20, 0, 0, 0},
+	{14, 2, 70, 5, 9, 11, 3, 1, 0, 0},
+	{2, 1, 100, 32, math.MaxInt, 20, 0, 99, 0, 0},
+	{1, 1, 40, 4, 7, 9, 40, 0, 0, 0},  // nothing but padding
+	{1, 1, 40, 4, 7, 9, 0, 40, 0, 0},  // no query counts
+	{4, 2, 40, 8, 4, 9, 5, 0, 12, 10}, // a block in the middle
+	{2, 2, 33, 16, 16, 6, 0, 30, 20, 13},
+	{1, 1, 70, 8, 32, 20, 0, 0, 69, 1},
+	{1, 1, 65, 8, 3, 20, 0, 0, 0, 64},
 }
 
 func (c testCase) String() string {
-	return fmt.Sprintf("H%dkv%dN%dD%d group %d keep %d padding %d from %d", c.heads, c.kvHeads, c.n, c.dim, c.group, c.keep, c.padding, c.from)
+	return fmt.Sprintf("H%dkv%dN%dD%d group %d keep %d padding %d from %d rows %d+%d", c.heads, c.kvHeads, c.n, c.dim, c.group, c.keep, c.padding, c.from, c.first, c.rows)
 }
 
 // attention is random, with padding on the left.
 func (c testCase) attention(r *rand.Rand) *Attention {
-	a := &Attention{Heads: c.heads, KVHeads: c.kvHeads, Len: c.n, HeadDim: c.dim, Scale: 1 / math.Sqrt(float64(c.dim)), From: c.from}
-	for range c.heads * c.n * c.dim {
+	a := &Attention{Heads: c.heads, KVHeads: c.kvHeads, Len: c.n, HeadDim: c.dim, Scale: 1 / math.Sqrt(float64(c.dim)), From: c.from, First: c.first, Rows: c.rows}
+	for range c.heads * a.queries() * c.dim {
 		a.Q = append(a.Q, 3*float32(r.NormFloat64()))
 	}
 	for range c.kvHeads * c.n * c.dim {
@@ -60,8 +65,8 @@ func (c testCase) attention(r *rand.Rand) *Attention {
 
 // table keeps keep random keys for each group, of heads heads.
 func (c testCase) table(r *rand.Rand, heads int) *columns.Table {
-	t := &columns.Table{Heads: heads, Len: c.n, Group: c.group}
-	for range heads * kernel.Groups(c.n, c.group) {
+	t := &columns.Table{Heads: heads, Len: c.n, Group: c.group, First: c.first, Queries: c.rows}
+	for range heads * t.Groups() {
 		t.Bits = append(t.Bits, ref.Bitmap(c.n, r.Perm(c.n)[:c.keep])...)
 	}
 	return t
@@ -74,7 +79,7 @@ func naive[F ref.Float](a *Attention, t *columns.Table) (result []Fidelity) {
 	for h := range a.Heads {
 		var f Fidelity
 		queries := 0.0
-		for i := range n {
+		for i := a.First; i < a.First+a.queries(); i++ {
 			if i < a.From || !a.valid(i) {
 				continue
 			}
@@ -84,7 +89,7 @@ func naive[F ref.Float](a *Attention, t *columns.Table) (result []Fidelity) {
 			kept := map[int]bool{}
 			for j := range n {
 				head := h % t.Heads
-				words := t.Bits[(head*((n-1)/t.Group+1)+i/t.Group)*((n+31)/32):]
+				words := t.Bits[(head*t.Groups()+(i-t.First)/t.Group)*((n+31)/32):]
 				if a.valid(j) {
 					order = append(order, j)
 					kept[j] = words[j/32]&(1<<(j%32)) != 0
@@ -113,10 +118,17 @@ func naive[F ref.Float](a *Attention, t *columns.Table) (result []Fidelity) {
 	return result
 }
 
+// probabilities are those of all tokens as queries, [Heads, Len, Len]. Tokens that are none
+// have zeros for a query.
 func probabilities[F ref.Float](a *Attention) []F {
+	q := make([]float32, a.Heads*a.Len*a.HeadDim)
+	for h := range a.Heads {
+		size := a.queries() * a.HeadDim
+		copy(q[(h*a.Len+a.First)*a.HeadDim:], a.Q[h*size:][:size])
+	}
 	p, _ := ref.Probabilities[F](&kernel.Operands{
 		Shape: kernel.Shape{Batch: 1, Heads: a.Heads, KVHeads: a.KVHeads, Len: a.Len, HeadDim: a.HeadDim},
-		Q:     a.Q, K: a.K, Valid: a.Valid, Scale: float32(a.Scale),
+		Q:     q, K: a.K, Valid: a.Valid, Scale: float32(a.Scale),
 	}, nil, 0)
 	return p
 }
@@ -151,7 +163,7 @@ func TestMeasure(t *testing.T) {
 // mass 1, and equal keys count in their order.
 func TestMeasureLimits(t *testing.T) {
 	for _, c := range cases {
-		if max(c.padding, c.from) == c.n { // nothing to measure
+		if max(c.padding, c.from) == c.n || c.rows > 0 { // nothing to measure, and not all tokens
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {
@@ -189,7 +201,7 @@ func TestMeasureLimits(t *testing.T) {
 // TestMeasureInBlocks: sequences of several blocks of queries, and any number of threads,
 // give the same result.
 func TestMeasureInBlocks(t *testing.T) {
-	c := testCase{1, 1, 1100, 4, 32, 100, 7, 3}
+	c := testCase{1, 1, 1100, 4, 32, 100, 7, 3, 0, 0}
 	if c.n*c.n <= blockScores {
 		t.Fatal("the case has one block only")
 	}
@@ -209,7 +221,7 @@ func TestMeasureInBlocks(t *testing.T) {
 
 // TestMeasureNaN: a NaN in the input gives NaN, and no panic.
 func TestMeasureNaN(t *testing.T) {
-	c := testCase{2, 1, 33, 4, 8, 5, 0, 0}
+	c := testCase{2, 1, 33, 4, 8, 5, 0, 0, 0, 0}
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
 		r := rand.New(rand.NewPCG(4, 0))
 		a, table := c.attention(r), c.table(r, 2)
@@ -235,20 +247,24 @@ func TestMap(t *testing.T) {
 				if m.Cells > most || m.Cells*m.Side < c.n || (m.Cells-1)*m.Side >= c.n {
 					t.Fatalf("%d cells of %d for %d tokens, at most %d", m.Cells, m.Side, c.n, most)
 				}
+				rows := a.queries()
+				if m.First != c.first || m.RowCells > most || m.RowCells*m.RowSide < rows || (m.RowCells-1)*m.RowSide >= rows {
+					t.Fatalf("%d cells of %d for %d queries from %d on, at most %d", m.RowCells, m.RowSide, rows, m.First, most)
+				}
 				if want := Measure(a, []*columns.Table{table})[0][head]; m.Fidelity != want {
 					t.Errorf("fidelity %+v, want %+v", m.Fidelity, want)
 				}
 				p := probabilities[float64](a)[head*c.n*c.n:]
 				kept, highest := make([]int, len(m.Pairs)), make([]float64, len(m.Pairs))
 				var sum Pairs
-				for i := range c.n {
+				for i := c.first; i < c.first+rows; i++ {
 					for j := range c.n {
-						cell := i/m.Side*m.Cells + j/m.Side
+						cell := (i-c.first)/m.RowSide*m.Cells + j/m.Side
 						if i < a.From || !a.valid(i) || !a.valid(j) {
 							continue
 						}
 						sum.All++
-						kept[cell] += int(table.Row(head, i/table.Group)[j/32] >> (j % 32) & 1)
+						kept[cell] += int(table.Row(head, (i-c.first)/table.Group)[j/32] >> (j % 32) & 1)
 						highest[cell] = max(highest[cell], p[i*c.n+j])
 					}
 				}

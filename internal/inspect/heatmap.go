@@ -36,36 +36,41 @@ var (
 // shows the kept keys, and for each query the k keys with the highest probabilities; the
 // colour of a cell is the mean over its pairs.
 func DrawMap(w io.Writer, m *Map, c Caption) error {
-	zoom := max(1, 640/m.Cells) // pixels of a cell
+	zoom := max(1, 640/m.Cells) // width of a cell in pixels
 	side := zoom * m.Cells
+	rowZoom := max(zoom, side/3/m.RowCells) // its height: few queries make a band
+	height := rowZoom * m.RowCells
 	u := float64(side) / 480 // scale of fonts and margins
 	px := func(x float64) int { return int(math.Round(x * u)) }
 
 	left, top, gap := px(70), px(96), px(36)
 	right := left + side + gap
-	p := newPicture(right+side+px(24), top+side+px(142))
+	p := newPicture(right+side+px(24), top+height+px(142))
 	p.text(bold(style(19*u, ink)), float64(left), 28*u, 0, c.Title)
 	p.text(style(15*u, ink), float64(left), 51*u, 0, c.Detail)
 
 	// The scale ends a hundredth of equal attention to all keys, or just below.
 	low := math.Floor(math.Log10(0.01 / float64(m.Len)))
-	for i := range m.Cells {
+	for i := range m.RowCells {
 		for j := range m.Cells {
 			cell := i*m.Cells + j
-			p.fill(left+j*zoom, top+i*zoom, zoom, zoom, shade(1-math.Log10(m.Attention[cell])/low))
-			p.fill(right+j*zoom, top+i*zoom, zoom, zoom, m.Pairs[cell].colour())
+			p.fill(left+j*zoom, top+i*rowZoom, zoom, rowZoom, shade(1-math.Log10(m.Attention[cell])/low))
+			p.fill(right+j*zoom, top+i*rowZoom, zoom, rowZoom, m.Pairs[cell].colour())
 		}
 	}
-	p.axes(left, top, side, u, m, c, "attention probability")
-	p.axes(right, top, side, u, m, c, "keys kept, and each query's own top k")
-	p.upward(style(15*u, ink), 20*u, float64(top)+float64(side)/2, "query position")
-	for _, t := range roundTicks(0, m.Len) {
-		p.text(style(13*u, ink), float64(left)-8*u, float64(top)+t.Value/float64(m.Len)*float64(side)+5*u, 1, t.Label)
+	p.axes(left, top, side, height, u, m, c, "attention probability")
+	p.axes(right, top, side, height, u, m, c, "keys kept, and each query's own top k")
+	p.upward(style(15*u, ink), 20*u, float64(top)+float64(height)/2, "query position")
+	for _, t := range roundTicks(m.First, m.First+m.Rows) {
+		p.text(style(13*u, ink), float64(left)-8*u, float64(top)+m.down(t.Value)*float64(height)+5*u, 1, t.Label)
 	}
-	p.scale(left, top+side+px(76), side, low, u, m, c)
-	p.legend(right, top+side+px(76), side, u, m)
+	p.scale(left, top+height+px(76), side, low, u, m, c)
+	p.legend(right, top+height+px(76), side, u, m)
 	return p.encodeIndexed(w)
 }
+
+// down is the place of a query's position as a share of the map's height.
+func (m *Map) down(position float64) float64 { return (position - float64(m.First)) / float64(m.Rows) }
 
 // colour is the mean colour of the pairs of a cell.
 func (c Pairs) colour() color.RGBA {
@@ -85,15 +90,18 @@ func (c Pairs) colour() color.RGBA {
 }
 
 // axes draws a map's frame, ticks, labels of the key axis, title, and the end of the prompt.
-func (p *picture) axes(left, top, side int, u float64, m *Map, c Caption, title string) {
+func (p *picture) axes(left, top, side, height int, u float64, m *Map, c Caption, title string) {
 	x0, y0, size := float64(left), float64(top), float64(side)
-	x1, y1 := x0+size, y0+size
+	x1, y1 := x0+size, y0+float64(height)
 	p.text(style(15*u, ink), x0, y0-12*u, 0, title)
 	if c.promptEnds(m.Len) {
 		end := float64(c.Prompt) / float64(m.Len) * size
 		dash := []vg.Length{vg.Length(5 * u), vg.Length(4 * u)}
 		p.line(x0+end, y0, x0+end, y1, 1.2*u, faint, dash...)
-		p.line(x0, y0+end, x1, y0+end, 1.2*u, faint, dash...)
+		if down := m.down(float64(c.Prompt)); down > 0 && down < 1 {
+			y := y0 + down*float64(height)
+			p.line(x0, y, x1, y, 1.2*u, faint, dash...)
+		}
 	}
 	for _, l := range [][4]float64{{x0, y0, x1, y0}, {x0, y1, x1, y1}, {x0, y0, x0, y1}, {x1, y0, x1, y1}} {
 		p.line(l[0], l[1], l[2], l[3], u, ink)
@@ -101,8 +109,11 @@ func (p *picture) axes(left, top, side int, u float64, m *Map, c Caption, title 
 	for _, t := range roundTicks(0, m.Len) {
 		at := t.Value / float64(m.Len) * size
 		p.line(x0+at, y1, x0+at, y1+5*u, u, ink)
-		p.line(x0-5*u, y0+at, x0, y0+at, u, ink)
 		p.text(style(13*u, ink), x0+at, y1+20*u, 0.5, t.Label)
+	}
+	for _, t := range roundTicks(m.First, m.First+m.Rows) {
+		y := y0 + m.down(t.Value)*float64(height)
+		p.line(x0-5*u, y, x0, y, u, ink)
 	}
 	p.text(style(15*u, ink), x0+size/2, y1+42*u, 0.5, "key position")
 }
@@ -120,8 +131,8 @@ func (p *picture) scale(left, top, side int, low, u float64, m *Map, c Caption) 
 		p.text(style(13*u, ink), at, y+19*u, 0.5, strconv.FormatFloat(math.Pow(10, decade), 'f', -1, 64))
 	}
 	note := "logarithmic"
-	if m.Side > 1 {
-		note += fmt.Sprintf("; the highest of each %d × %d pairs", m.Side, m.Side)
+	if m.Side*m.RowSide > 1 {
+		note += fmt.Sprintf("; the highest of each %d × %d pairs", m.RowSide, m.Side)
 	}
 	if c.promptEnds(m.Len) {
 		note += "; dashed: the prompt's end"

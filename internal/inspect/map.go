@@ -6,13 +6,15 @@ import (
 	"github.com/pulsecol/pulsecol/internal/columns"
 )
 
-// Map is the attention of one head and the pairs that a table keeps, reduced to Cells ×
-// Cells cells of Side × Side query-key pairs; the last may be short.
+// Map is the attention of one head and the pairs that a table keeps, reduced to RowCells ×
+// Cells cells of RowSide queries × Side keys; the last may be short.
 type Map struct {
-	Len, Side, Cells int
-	Fidelity                   // of the head
-	Attention        []float64 // [Cells, Cells]: the highest probability in a cell
-	Pairs            []Pairs   // [Cells, Cells]
+	First, Rows, RowSide, RowCells int // Rows queries from position First on
+	Len, Side, Cells               int // keys
+
+	Fidelity            // of the head
+	Attention []float64 // [RowCells, Cells]: the highest probability in a cell
+	Pairs     []Pairs   // [RowCells, Cells]
 }
 
 // Pairs counts the query-key pairs of a cell, without padding and the queries that
@@ -27,29 +29,33 @@ type Pairs struct {
 // NewMap maps a head to at most most × most cells.
 func NewMap(a *Attention, head int, t *columns.Table, most int) *Map {
 	a.check()
-	checkTable(t, a.Heads, a.Len)
-	side := (a.Len + most - 1) / most
-	cells := (a.Len + side - 1) / side
-	m := &Map{
-		Len: a.Len, Side: side, Cells: cells,
-		Attention: make([]float64, cells*cells), Pairs: make([]Pairs, cells*cells),
-	}
+	a.checkTable(t)
+	m := &Map{First: a.First, Rows: a.queries(), Len: a.Len}
+	m.RowSide, m.RowCells = reduced(m.Rows, most)
+	m.Side, m.Cells = reduced(m.Len, most)
+	m.Attention, m.Pairs = make([]float64, m.RowCells*m.Cells), make([]Pairs, m.RowCells*m.Cells)
 	each := make([]Fidelity, a.Len)
 	var mu sync.Mutex // several queries share a row of cells
 	a.eachRow(head, func(r *row) {
-		kept := t.Row(head, r.query/t.Group)
+		kept := t.Of(head, r.query)
 		each[r.query] = r.fidelity(kept, a.Valid)
 		top := r.top.of(r.scores, r.kept)
 		mu.Lock()
 		defer mu.Unlock()
 		for j, p := range r.p {
 			if a.valid(j) {
-				m.add(r.query/side*cells+j/side, p, columns.Has(kept, j), columns.Has(top, j))
+				m.add((r.query-m.First)/m.RowSide*m.Cells+j/m.Side, p, columns.Has(kept, j), columns.Has(top, j))
 			}
 		}
 	})
 	m.Fidelity = a.mean(each)
 	return m
+}
+
+// reduced returns the size of at most most cells of n positions, and their number.
+func reduced(n, most int) (side, cells int) {
+	side = (n + most - 1) / most
+	return side, (n + side - 1) / side
 }
 
 func (m *Map) add(cell int, p float64, kept, top bool) {

@@ -28,10 +28,12 @@ func decoded(t *testing.T, draw func(*bytes.Buffer) error) image.Image {
 // each cell its own colours, the last row and column included.
 func TestDrawMap(t *testing.T) {
 	for _, c := range []testCase{
-		{1, 1, 1, 4, 32, 1, 0, 0},
-		{1, 1, 9, 4, 4, 3, 2, 0},
-		{2, 1, 70, 8, 16, 14, 0, 0},
-		{1, 1, 640, 8, 32, 100, 0, 0}, // two pairs on a cell's side
+		{1, 1, 1, 4, 32, 1, 0, 0, 0, 0},
+		{1, 1, 9, 4, 4, 3, 2, 0, 0, 0},
+		{2, 1, 70, 8, 16, 14, 0, 0, 0, 0},
+		{1, 1, 640, 8, 32, 100, 0, 0, 0, 0}, // two pairs on a cell's side
+		{1, 1, 70, 8, 4, 14, 0, 0, 50, 8},   // a block
+		{1, 1, 900, 8, 32, 100, 0, 0, 300, 600},
 	} {
 		t.Run(c.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 0))
@@ -43,26 +45,31 @@ func TestDrawMap(t *testing.T) {
 				})
 				zoom := 640 / m.Cells
 				side := m.Cells * zoom
+				tall := zoom // height of a cell
+				if c.rows > 0 {
+					tall = max(zoom, side/3/m.RowCells)
+				}
+				height := m.RowCells * tall
 				u := float64(side) / 480
 				px := func(x float64) int { return int(math.Round(x * u)) }
 				left, top := px(70), px(96)
 				right := left + side + px(36)
-				if got, want := img.Bounds().Size(), (image.Point{right + side + px(24), top + side + px(142)}); got != want {
+				if got, want := img.Bounds().Size(), (image.Point{right + side + px(24), top + height + px(142)}); got != want {
 					t.Fatalf("the picture is %v, want %v", got, want)
 				}
 				if prompt != 0 { // lines lie over cells
 					continue
 				}
 				low := math.Floor(math.Log10(0.01 / float64(c.n)))
-				for i := range m.Cells {
+				for i := range m.RowCells {
 					for j := range m.Cells {
-						if i == 0 || j == 0 || i == m.Cells-1 || j == m.Cells-1 {
+						if i == 0 || j == 0 || i == m.RowCells-1 || j == m.Cells-1 {
 							if zoom < 4 {
 								continue // the frame lies over the cell
 							}
 						}
 						cell := i*m.Cells + j
-						x, y := j*zoom+zoom/2, i*zoom+zoom/2
+						x, y := j*zoom+zoom/2, i*tall+tall/2
 						same(t, "attention", img.At(left+x, top+y), shade(1-math.Log10(m.Attention[cell])/low))
 						same(t, "kept", img.At(right+x, top+y), m.Pairs[cell].colour())
 					}
@@ -75,7 +82,7 @@ func TestDrawMap(t *testing.T) {
 // TestDrawMapTwice: the same map gives the same file.
 func TestDrawMapTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
-	c := testCase{1, 1, 1100, 4, 32, 200, 0, 0}
+	c := testCase{1, 1, 1100, 4, 32, 200, 0, 0, 0, 0}
 	m := NewMap(c.attention(r), 0, c.table(r, 1), 550)
 	var one, two bytes.Buffer
 	for _, w := range []*bytes.Buffer{&one, &two} {
