@@ -81,7 +81,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
 	}
 	device := l.ctl.DeviceFor(q.Shape()[3])
-	if l.used && (device == CUDA || q.Graph() != nil && l.state.In(q.Graph())) {
+	if l.used && q.Graph() != nil && l.state.In(q.Graph()) {
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	}
 	p := op.AttentionParams{

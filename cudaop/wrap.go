@@ -63,23 +63,5 @@ func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cudaop: %v: %w", o, err)
 	}
-	if err := checkWeights(impl); err != nil {
-		return nil, fmt.Errorf("cudaop: %v: %w", o, err)
-	}
 	return &deviceOp{Operator: inner, precision: p, impl: impl}, nil
-}
-
-// checkWeights refuses weights of a type that is not copied to a GPU.
-func checkWeights(impl any) error {
-	t, ok := impl.(weighted)
-	if !ok {
-		return nil
-	}
-	parts, _ := t.weights()
-	for i := range parts {
-		if w := &parts[i].Weight; w.DType.Quantized() {
-			return fmt.Errorf("%w: weight [%d %d] of type %v: GPUs take F32, BF16 or F16; quantized weights run on the CPU only", op.ErrValue, w.Rows, w.Cols, w.DType)
-		}
-	}
-	return nil
 }

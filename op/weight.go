@@ -29,7 +29,7 @@ type DType = kernel.DType
 
 // The storage types of weights. Those after F16 are the quantized types of GGUF files, with
 // blocks of 32 or, K and XS, 256 elements. The CPU decodes them to float32 where it
-// multiplies; GPUs do not take them.
+// multiplies; for a GPU they are decoded when they are copied there.
 const (
 	F32    = kernel.F32  // IEEE 754 binary32
 	BF16   = kernel.BF16 // bfloat16, the upper half of a binary32
