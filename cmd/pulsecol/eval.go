@@ -26,12 +26,13 @@ type evalCmd struct {
 
 	Sampler samplerFlags `embed:""`
 
-	Results     *string `group:"Output" placeholder:"FILE" help:"Keep the answers in FILE, JSON lines. Started again, the command goes on from there. Several commands may share a file, at the same time as well."`
-	Completions *string `group:"Output" placeholder:"FILE" help:"Write the completions of humaneval for its official checker, JSON lines. Nothing is executed."`
-	Plots       *string `group:"Output" placeholder:"DIR" help:"Draw the scores against sparsity, refreshes and group size, as far as they were varied, into DIR."`
-	PlotFormat  string  `group:"Output" enum:"png,svg" default:"png" help:"png or svg. Default: png."`
-	JSON        bool    `name:"json" group:"Output" help:"Print JSON lines, one for each method and task, instead of a table."`
-	Jobs        *int    `group:"Output" placeholder:"N" help:"Samples at once; the processor's threads are shared among them. Default: one for each thread with a small model, else 1."`
+	Results     []string `group:"Output" placeholder:"FILE" help:"Keep the answers in FILE, JSON lines. Started again, the command goes on from there. Several commands may share a file, at the same time as well. Of several files, one for each shard, the table is made; nothing is answered then."`
+	Shard       *string  `group:"Output" placeholder:"I/N" help:"Answer part I of N of the samples, from 1/N to N/N: auto takes I and N from a Slurm job array, auto/N takes I from it or from a Kubernetes indexed Job. Needs --results."`
+	Completions *string  `group:"Output" placeholder:"FILE" help:"Write the completions of humaneval for its official checker, JSON lines. Nothing is executed."`
+	Plots       *string  `group:"Output" placeholder:"DIR" help:"Draw the scores against sparsity, refreshes and group size, as far as they were varied, into DIR."`
+	PlotFormat  string   `group:"Output" enum:"png,svg" default:"png" help:"png or svg. Default: png."`
+	JSON        bool     `name:"json" group:"Output" help:"Print JSON lines, one for each method and task, instead of a table."`
+	Jobs        *int     `group:"Output" placeholder:"N" help:"Samples at once; the processor's threads are shared among them. Default: one for each thread with a small model, else 1."`
 }
 
 func (evalCmd) Help() string {
@@ -42,6 +43,11 @@ Examples:
   pulsecol eval --task lists@600 --block-length 8 --cache none,dual --prefill-every 1,0
   pulsecol eval --task arithmetic@600 --refreshes 1,2,4,8,16 --sparsity 0.9 --results r.jsonl --plots pictures
   pulsecol eval --model LLaDA-8B-Instruct --task gsm8k --data test.jsonl --exemplars shots.json --gen-length 256 --block-length 32
+
+A scheduler spreads an evaluation over machines by --shard. The same command without it, with the results files of all shards, prints the table as one machine would:
+  pulsecol eval --task lists@600 --shard 1/2 --results 1.jsonl
+  pulsecol eval --task lists@600 --shard 2/2 --results 2.jsonl
+  pulsecol eval --task lists@600 --results 1.jsonl,2.jsonl
 
 An interrupt (Ctrl-C) loses the samples in progress and prints the table of the others; with --results the same command goes on later. Commands that share a results file have the same model and sampler; a sample that two of them answer at the same time is kept once. Answers count for the data and exemplars that they were made with: others need a results file of their own.`
 }
@@ -58,6 +64,7 @@ type evaluation struct {
 	stops   []int32 // tokens that end an answer
 	pool    sessionPool
 	shapes  map[eval.Cell]shape
+	shard   shard
 }
 
 type taskSeed struct {
@@ -72,6 +79,11 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 	}
 	defer e.model.Close()
 	defer e.pool.close()
+	ctx, stop := untilInterrupted()
+	defer stop()
+	if e.joins() {
+		return e.join(ctx, line, std)
+	}
 	atOnce := e.atOnce()
 	most := int64(0)
 	for _, s := range e.shapes {
@@ -80,8 +92,6 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 	limitGarbage(int64(atOnce) * most)
 	e.threads = max(1, runtime.GOMAXPROCS(0)/atOnce)
 
-	ctx, stop := untilInterrupted()
-	defer stop()
 	results, err := e.results(line, std)
 	if err != nil {
 		return err
@@ -91,14 +101,15 @@ func (c *evalCmd) Run(line *kong.Context, std stdio) error {
 		Jobs: atOnce, Ask: e.ask, Answer: e.answer, Results: results, Progress: bar.show,
 		Cost: func(c eval.Cell) float64 { return e.shapes[c].cost },
 	}
-	jobs := e.jobs()
+	all := e.jobs()
+	jobs := eval.Shard(all, e.shard.index, e.shard.count)
 	records, err := runner.Run(ctx, jobs)
 	bar.close()
 	if err != nil {
 		e.reportPartial(std, records, len(jobs))
 		return err
 	}
-	return e.report(std.out, records)
+	return e.report(std.out, records, e.shard.note(len(jobs), len(all)))
 }
 
 // atOnce is how many samples are answered at once.
@@ -129,6 +140,9 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 		return nil, err
 	}
 	e := &evaluation{evalCmd: c, made: map[taskSeed]task.Task{}}
+	if e.shard, err = c.part(); err != nil {
+		return nil, err
+	}
 	if e.model, err = c.Open.open(); err != nil {
 		return nil, err
 	}
@@ -147,8 +161,10 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 	if e.methods, err = c.cached(e.methods); err != nil {
 		return nil, err
 	}
-	if e.device, err = c.device(); err != nil {
-		return nil, err
+	if !e.joins() { // nothing runs then
+		if e.device, err = c.device(); err != nil {
+			return nil, err
+		}
 	}
 	for _, m := range e.methods {
 		if err := attentionConfig(m, e.device, 0).Validate(); err != nil {
@@ -167,8 +183,10 @@ func (c *evalCmd) prepare(line *kong.Context, std stdio) (_ *evaluation, err err
 	if err := e.checkJobs(); err != nil {
 		return nil, err
 	}
-	if e.shapes, err = e.firstShapes(); err != nil {
-		return nil, err
+	if !e.joins() {
+		if e.shapes, err = e.firstShapes(); err != nil {
+			return nil, err
+		}
 	}
 	return e, e.checkOutputs(std) // last: a folder of pictures is made
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pulsecol/pulsecol/internal/eval"
 	"github.com/pulsecol/pulsecol/internal/outfile"
@@ -17,8 +18,11 @@ import (
 // checkOutputs reports outputs that cannot be written, or would overwrite what the
 // command reads or prints.
 func (e *evaluation) checkOutputs(std stdio) error {
-	if e.Results != nil {
-		if err := checkFile("results", *e.Results, std); err != nil {
+	for _, path := range e.Results {
+		if path == "" {
+			return usagef("--results %s: a name is empty", strings.Join(e.Results, ","))
+		}
+		if err := checkFile("results", path, std); err != nil {
 			return err
 		}
 	}
@@ -26,9 +30,12 @@ func (e *evaluation) checkOutputs(std stdio) error {
 		if err := checkFile("completions", *e.Completions, std); err != nil {
 			return err
 		}
-		for flag, path := range map[string]*string{"results": e.Results, "data": e.Data, "exemplars": e.Exemplars} {
-			if path != nil && sameFile(*path, *e.Completions) {
-				return usagef("--completions %s: is the file of --%s", *e.Completions, flag)
+		read := map[string][]string{"results": e.Results, "data": {or(e.Data, "")}, "exemplars": {or(e.Exemplars, "")}}
+		for flag, paths := range read {
+			for _, path := range paths {
+				if path != "" && sameFile(path, *e.Completions) {
+					return usagef("--completions %s: is the file of --%s", *e.Completions, flag)
+				}
 			}
 		}
 		if err := outfile.Check(*e.Completions); err != nil {
@@ -77,10 +84,10 @@ func sameFile(a, b string) bool {
 }
 
 // report prints the table or its cells, and then writes the other outputs. An error in one
-// output does not prevent the others.
-func (e *evaluation) report(w io.Writer, records []eval.Record) error {
+// output does not prevent the others. partial is that of print.
+func (e *evaluation) report(w io.Writer, records []eval.Record, partial string) error {
 	table := eval.NewTable(e.tasks, e.methods, records)
-	errs := []error{e.print(w, table, ""), e.writeCompletions(records)}
+	errs := []error{e.print(w, table, partial), e.writeCompletions(records)}
 	if e.Plots != nil {
 		_, err := table.Plot(*e.Plots, e.PlotFormat, e.model.title())
 		errs = append(errs, err)
@@ -97,7 +104,7 @@ func (e *evaluation) reportPartial(std stdio, records []eval.Record, total int) 
 	counts := fmt.Sprintf("%d of %d samples", len(records), total)
 	where := "were answered; without --results nothing keeps them but the table"
 	if e.Results != nil {
-		where = fmt.Sprintf("are in %s; the same command goes on from there", *e.Results)
+		where = fmt.Sprintf("are in %s; the same command goes on from there", e.Results[0])
 	}
 	fmt.Fprintf(std.err, "%s %s\n", counts, where)
 	table := eval.NewTable(e.tasks, e.methods, records)
@@ -108,8 +115,8 @@ func (e *evaluation) reportPartial(std stdio, records []eval.Record, total int) 
 	}
 }
 
-// print prints the table or its cells. partial is a note on how many samples are answered;
-// "" if all are.
+// print prints the table or its cells. partial says which of the samples are answered; "" if
+// all are.
 func (e *evaluation) print(w io.Writer, table *eval.Table, partial string) error {
 	if e.JSON {
 		for _, s := range table.Summaries() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,23 +16,48 @@ func (e *evaluation) results(line *kong.Context, std stdio) (*eval.Results, erro
 	if e.Results == nil {
 		return nil, nil
 	}
-	hash, err := e.Open.hash()
+	h, err := e.header(line)
 	if err != nil {
 		return nil, err
 	}
-	host := thisHost()
-	r, err := eval.OpenResults(*e.Results, eval.Header{
-		Type: e.model.kind(), Model: hash, Sampler: samplerOptions(line),
-		Host:    fmt.Sprintf("%s, %d threads, %s", host.CPU, host.Threads, host.Features),
-		Version: version(), Created: time.Now().UTC().Format(time.RFC3339),
-	})
+	r, err := eval.OpenResults(e.Results[0], h)
 	if err != nil {
 		return nil, err
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(std.err, "%s: dropped its last line, which was cut off after %d bytes\n", *e.Results, r.Dropped)
+		fmt.Fprintf(std.err, "%s: dropped its last line, which was cut off after %d bytes\n", e.Results[0], r.Dropped)
 	}
 	return r, nil
+}
+
+// joins says whether the command makes a table of the results files of shards.
+func (c *evalCmd) joins() bool { return len(c.Results) > 1 }
+
+// join reports the answers in the results files of shards.
+func (e *evaluation) join(ctx context.Context, line *kong.Context, std stdio) error {
+	h, err := e.header(line)
+	if err != nil {
+		return err
+	}
+	records, err := eval.Join(ctx, e.Results, h, e.jobs(), e.ask)
+	if err != nil {
+		return err
+	}
+	return e.report(std.out, records, "")
+}
+
+// header describes this evaluation to a results file.
+func (e *evaluation) header(line *kong.Context) (eval.Header, error) {
+	hash, err := e.Open.hash()
+	if err != nil {
+		return eval.Header{}, err
+	}
+	host := thisHost()
+	return eval.Header{
+		Type: e.model.kind(), Model: hash, Sampler: samplerOptions(line),
+		Host:    fmt.Sprintf("%s, %d threads, %s", host.CPU, host.Threads, host.Features),
+		Version: version(), Created: time.Now().UTC().Format(time.RFC3339),
+	}, nil
 }
 
 // samplerOptions returns the sampler's flags that were given, but for the seed,

@@ -47,13 +47,14 @@ var ErrResults = errors.New("results file")
 type Results struct {
 	Dropped int // bytes of a line that was cut off, removed when the file was opened
 
-	path    string
-	header  Header
-	mu      sync.Mutex  // over all that follows; the lock of the file is one between processes
-	file    os.FileInfo // nil before the first use
-	end     int64       // of the part that was read
-	lines   int         // read
-	records map[Job]Record
+	path     string
+	header   Header
+	readOnly bool        // the file stays as it is
+	mu       sync.Mutex  // over all that follows; the lock of the file is one between processes
+	file     os.FileInfo // nil before the first use
+	end      int64       // of the part that was read
+	lines    int         // read
+	records  map[Job]Record
 }
 
 // OpenResults opens the file at path for an evaluation under h, or creates it. An
@@ -63,8 +64,8 @@ type Results struct {
 func OpenResults(path string, h Header) (*Results, error) {
 	h.Format = format
 	r := &Results{path: path, header: h, records: map[Job]Record{}}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would never open
-		return nil, r.errorf("is not a regular file")
+	if err := r.checkRegular(); err != nil {
+		return nil, err
 	}
 	err := r.locked(os.O_CREATE, func(f *lockedfile.File) error {
 		if r.lines > 0 {
@@ -76,6 +77,14 @@ func OpenResults(path string, h Header) (*Results, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// checkRegular reports a path that is there and not that of a file. A pipe would never open.
+func (r *Results) checkRegular() error {
+	if info, err := os.Stat(r.path); err == nil && !info.Mode().IsRegular() {
+		return r.errorf("is not a regular file")
+	}
+	return nil
 }
 
 // Len is the number of different samples with a record, as far as the file was read.
@@ -118,12 +127,8 @@ func (r *Results) locked(flag int, use func(*lockedfile.File) error) (err error)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, err := lockedfile.OpenFile(r.path, os.O_RDWR|flag, 0o666)
-	var at *fs.PathError
-	switch {
-	case errors.As(err, &at) && at.Op == "Lock":
-		return r.errorf("its file system has no locks, which evaluations that share a file need (%w); name a file on another one", at.Err)
-	case err != nil:
-		return err
+	if err != nil {
+		return r.lockError(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
@@ -142,7 +147,17 @@ func (r *Results) locked(flag int, use func(*lockedfile.File) error) (err error)
 	return use(f)
 }
 
-// read reads the lines from r.end on, and removes a last one without an end.
+// lockError explains the error of opening the file with a lock.
+func (r *Results) lockError(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) && strings.HasSuffix(at.Op, "Lock") {
+		return r.errorf("its file system has no locks, which evaluations that share a file need (%w); name a file on another one", at.Err)
+	}
+	return err
+}
+
+// read reads the lines from r.end on. It removes a last one without an end, unless the file is
+// only read.
 func (r *Results) read(f *lockedfile.File, size int64) error {
 	lines := bufio.NewReader(io.NewSectionReader(f, r.end, size-r.end))
 	for {
@@ -161,7 +176,7 @@ func (r *Results) read(f *lockedfile.File, size int64) error {
 	}
 }
 
-// drop removes a last line without an end.
+// drop counts a last line without an end, and removes it unless the file is only read.
 func (r *Results) drop(f *lockedfile.File, line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -170,6 +185,9 @@ func (r *Results) drop(f *lockedfile.File, line []byte) error {
 		return r.badLine(1, r.notOurs())
 	}
 	r.Dropped += len(line)
+	if r.readOnly {
+		return nil
+	}
 	return f.Truncate(r.end)
 }
 
