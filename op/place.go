@@ -124,6 +124,22 @@ func (p *place) keptTensor(data []float32, shape []int) *tensor.Dense {
 	return p.last
 }
 
+// release empties the result's tensors, which other memory replaces.
+func (p *place) release(kept bool) {
+	switch {
+	case !kept:
+		for mode, t := range p.made {
+			if t != nil {
+				exec.Empty(t.Dense)
+				p.made[mode] = nil
+			}
+		}
+	case p.last != nil:
+		exec.Empty(p.last)
+		p.last = nil
+	}
+}
+
 func isTensorOf(t *tensor.Dense, data []float32, shape []int) bool {
 	return !t.RequiresIterator() && sameShape(t.Shape(), shape) && &float32s(t)[0] == &data[0]
 }

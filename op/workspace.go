@@ -17,8 +17,8 @@ import (
 // safe for concurrent use.
 type Workspace struct {
 	plans     []workspacePlan
-	transient []float32                // as large as the largest plan requires
-	kept      map[*exec.Plan][]float32 // by plan, memory that persists from run to run
+	transient []float32 // as large as the largest plan requires
+	kept      []float32 // likewise, of results that are kept
 }
 
 // workspacePlan is the plan of a graph.
@@ -28,7 +28,7 @@ type workspacePlan struct {
 }
 
 // NewWorkspace returns an empty workspace.
-func NewWorkspace() *Workspace { return &Workspace{kept: map[*exec.Plan][]float32{}} }
+func NewWorkspace() *Workspace { return new(Workspace) }
 
 // Plan makes the operators of g that belong to this package take their results from the
 // workspace, in steps of the given modes; a graph without attention layers under a
@@ -38,7 +38,7 @@ func NewWorkspace() *Workspace { return &Workspace{kept: map[*exec.Plan][]float3
 // A result keeps memory of its own if anything but an operator of this package reads it
 // (Gorgonia's own operators may keep or overwrite it), or if its operator stands at several
 // nodes. The result of a node in keep has one place for all runs: it may be read directly,
-// without a copy, until the next run.
+// without a copy, until the next run of a graph of the workspace.
 func (w *Workspace) Plan(g *gorgonia.ExprGraph, modes []Mode, keep ...*gorgonia.Node) error {
 	plan, err := exec.New(g, exec.Options{Modes: modes, Keep: keep})
 	if err != nil {
@@ -55,43 +55,47 @@ func (w *Workspace) Plan(g *gorgonia.ExprGraph, modes []Mode, keep ...*gorgonia.
 
 // Bytes is the host memory of all planned graphs together.
 func (w *Workspace) Bytes() (bytes int64) {
-	var transient int64
+	var kept, transient int64
 	for _, p := range w.plans {
-		bytes += p.Host.Persistent
-		transient = max(transient, p.Host.Transient)
+		kept, transient = max(kept, p.Host.Persistent), max(transient, p.Host.Transient)
 	}
-	return bytes + transient
+	return kept + transient
 }
 
 // Forget ends the use of the workspace by g, which does not run any more.
 func (w *Workspace) Forget(g *gorgonia.ExprGraph) {
-	w.plans = slices.DeleteFunc(w.plans, func(p workspacePlan) bool {
-		if p.graph == g {
-			delete(w.kept, p.Plan)
-		}
-		return p.graph == g
-	})
+	w.plans = slices.DeleteFunc(w.plans, func(p workspacePlan) bool { return p.graph == g })
 }
 
 // Free drops the memory; the next run takes it again. Values of earlier runs stay valid
 // while they are referenced.
-func (w *Workspace) Free() {
-	w.transient = nil
-	clear(w.kept)
-}
+func (w *Workspace) Free() { w.transient, w.kept = nil, nil }
 
 // at returns the memory of a slot of a plan, elements float32.
 func (w *Workspace) at(p *exec.Plan, s exec.Slot, elements int) []float32 {
+	memory, need := &w.transient, int(p.Host.Transient/4)
+	if s.Persistent() {
+		memory, need = &w.kept, int(p.Host.Persistent/4)
+	}
+	if len(*memory) < need {
+		if *memory != nil {
+			w.release(s.Persistent())
+		}
+		*memory = make([]float32, need)
+	}
 	offset, _ := s.Offset()
 	first := int(offset / 4)
-	if s.Persistent() {
-		if w.kept[p] == nil {
-			w.kept[p] = make([]float32, p.Host.Persistent/4)
+	return (*memory)[first : first+elements : first+elements]
+}
+
+// release ends the use of the memory of kept or of other results. Nodes of graphs that do
+// not run have them for values, and would hold the memory.
+func (w *Workspace) release(kept bool) {
+	for _, p := range w.plans {
+		for _, n := range p.graph.AllNodes() {
+			if o, ok := n.Op().(interface{ release(kept bool) }); ok {
+				o.release(kept)
+			}
 		}
-		return w.kept[p][first : first+elements : first+elements]
 	}
-	if need := int(p.Host.Transient / 4); len(w.transient) < need {
-		w.transient = make([]float32, need)
-	}
-	return w.transient[first : first+elements : first+elements]
 }

@@ -3,11 +3,13 @@ package op
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/memplan"
@@ -41,7 +43,7 @@ func sameBits(a, b []float32) bool {
 
 // poison overwrites all memory of a workspace.
 func poison(w *Workspace) {
-	for _, memory := range append([][]float32{w.transient}, slices.Collect(maps.Values(w.kept))...) {
+	for _, memory := range [][]float32{w.transient, w.kept} {
 		for i := range memory {
 			memory[i] = float32(math.NaN())
 		}
@@ -93,7 +95,6 @@ func TestWorkspaceBytes(t *testing.T) {
 		{batch: 1, n: 16, heads: 2, kvHeads: 1, dim: 2, hidden: 4, group: 1},
 	} {
 		shared, first := NewWorkspace(), int64(0)
-		var kept int64
 		for _, s.blocks = range []int{2, 6} {
 			ws := NewWorkspace()
 			var want []float32
@@ -110,9 +111,8 @@ func TestWorkspaceBytes(t *testing.T) {
 						t.Errorf("%+v: other results in a shared workspace", s)
 					}
 				}
-				kept = 4 * int64(len(ws.kept[ws.plans[0].Plan]))
 			}
-			if got, held := ws.Bytes(), 4*int64(len(ws.transient))+kept; got != held {
+			if got, held := ws.Bytes(), 4*int64(len(ws.transient)+len(ws.kept)); got != held || len(ws.kept) == 0 {
 				t.Errorf("%+v: %d bytes planned, %d held", s, got, held)
 			}
 			if first == 0 {
@@ -122,10 +122,60 @@ func TestWorkspaceBytes(t *testing.T) {
 				t.Errorf("%+v: %d bytes, but %d for 2 blocks", s, got, first)
 			}
 		}
-		if got, want := shared.Bytes(), first+kept; got != want {
-			t.Errorf("%+v: %d bytes for two graphs, want %d", s, got, want)
+		if got := shared.Bytes(); got != first {
+			t.Errorf("%+v: %d bytes for two graphs, want %d", s, got, first)
 		}
 	}
+}
+
+// TestWorkspaceGrows: graphs of growing sizes in one workspace take the memory of the largest.
+// That of smaller ones is released, and they go on in the new memory.
+func TestWorkspaceGrows(t *testing.T) {
+	ws := NewWorkspace()
+	var stacks []*stack
+	var want [][]float32
+	var largest int64
+	input := func(s stackShape) []float32 {
+		x := make([]float32, inputSize(s))
+		for i := range x {
+			x[i] = float32(i%7) - 3
+		}
+		return x
+	}
+	var released atomic.Int32
+	shapes := []stackShape{}
+	for _, n := range []int{8, 40, 120} {
+		shapes = append(shapes, stackShape{blocks: 2, batch: 1, n: n, heads: 2, kvHeads: 1, dim: 4, hidden: 8, group: 2})
+	}
+	for i, s := range shapes {
+		if i > 0 {
+			runtime.AddCleanup(&ws.transient[0], func(int) { released.Add(1) }, 0)
+			runtime.AddCleanup(&ws.kept[0], func(int) { released.Add(1) }, 0)
+		}
+		stacks = append(stacks, newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { st.plan(t, ws) }))
+		want = append(want, slices.Clone(stacks[i].run(t, Refresh, input(s))))
+		alone := NewWorkspace()
+		newStack(t, s, func(o planned) gorgonia.Op { return o }, func(st *stack) { st.plan(t, alone) })
+		largest = max(largest, alone.Bytes())
+		if held := 4 * int64(len(ws.transient)+len(ws.kept)); held != largest || ws.Bytes() != largest {
+			t.Errorf("%d bytes planned for %d graphs, %d held, want %d", ws.Bytes(), i+1, held, largest)
+		}
+	}
+	for range 100 {
+		if runtime.GC(); released.Load() == 4 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := released.Load(); got != 4 {
+		t.Errorf("%d parts of smaller sizes were released, want 4", got)
+	}
+	for i, st := range stacks {
+		if got := st.run(t, Refresh, input(shapes[i])); !sameBits(got, want[i]) {
+			t.Errorf("graph %d has other results in memory that has grown", i)
+		}
+	}
+	runtime.KeepAlive(stacks)
 }
 
 // TestPlanLeavesForeignReadersAlone: a result that Gorgonia's own operators or Read

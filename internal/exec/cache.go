@@ -34,6 +34,7 @@ func (s CacheShape) elements() int { return s.Batch * s.KVHeads * s.Len * s.Head
 type cache struct {
 	shape  CacheShape
 	memory [2][]float32 // of the longest sequence so far
+	views  [2]views     // of the memory
 	held   [2]*Held
 	filled [2]bool // by a prefill
 
@@ -99,13 +100,14 @@ func (c *cache) reserve(half Half, shape CacheShape) {
 	n := shape.elements()
 	if len(c.memory[half]) < n {
 		c.memory[half] = make([]float32, n)
+		c.views[half].empty()
 	} else if c.held[half] != nil && c.shape == shape {
 		return
 	}
 	if c.shape != shape {
 		c.shape, c.held, c.filled = shape, [2]*Held{}, [2]bool{}
 	}
-	c.held[half] = hold(c.memory[half][:n:n], shape.Batch, shape.KVHeads, shape.Len, shape.HeadDim)
+	c.held[half] = view(&c.views[half], c.memory[half][:n:n], shape.Batch, shape.KVHeads, shape.Len, shape.HeadDim)
 }
 
 // MakeBlockScores returns memory for the scores of the step's active rows.

@@ -25,6 +25,7 @@ type State struct {
 	table           kernel.Table
 	given           *ColumnBits // the table if Give has set it
 	value           *Held       // the table as a value
+	views           views       // of the table's memory
 	device          DeviceState // in place of table and value; nil on the CPU
 	built           bool
 	drift           *drift   // nil unless watched
@@ -127,7 +128,7 @@ func (s *State) Invalidate() {
 // Free drops the column table and the cache. The error is that of a device.
 func (s *State) Free() (err error) {
 	s.Invalidate()
-	s.table, s.value, s.rows, s.cache = kernel.Table{}, nil, nil, nil
+	s.table, s.value, s.views, s.rows, s.cache = kernel.Table{}, nil, nil, nil, nil
 	if device := s.device; device != nil {
 		s.SetDevice(nil, 0)
 		err = device.Free()
@@ -188,12 +189,13 @@ func (s *State) reserve(batch, heads, n int, t kernel.Table) {
 	t.Bits = s.table.Bits
 	if size := batch * heads * u * w; cap(t.Bits) < size {
 		t.Bits = make([]uint32, size)
+		s.views.empty()
 	} else {
 		t.Bits = t.Bits[:size]
 		clear(t.Bits)
 	}
 	s.batch, s.heads, s.n, s.table, s.built = batch, heads, n, t, false
-	s.value = hold(t.Bits, batch, heads, u, w)
+	s.value = view(&s.views, t.Bits, batch, heads, u, w)
 	s.stats.Bytes = 4 * int64(cap(t.Bits))
 }
 
