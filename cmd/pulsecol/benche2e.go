@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,7 +24,8 @@ type benchE2ECmd struct {
 	Sparsity     float64   `placeholder:"SHARE" default:"0.8" help:"Share of query-key pairs to drop. Default: 0.8."`
 	Eta          float64   `placeholder:"SHARE" default:"0.3" help:"First part of a generation's steps, in which refreshes fall. Default: 0.3."`
 	Refreshes    *int      `placeholder:"N" help:"Refreshes of a generation. Default: 16; Dream 8."`
-	Steps        []int     `placeholder:"T" default:"128,256,512,1024" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024."`
+	Batch        int       `placeholder:"N" default:"1" help:"Sequences of this length at once. Default: 1."`
+	Steps        []int     `placeholder:"T" help:"Steps of the generations whose time is summed up. Default: 128,256,512,1024; with --cache as many as --new-tokens."`
 	StepsPerMode int       `placeholder:"K" default:"5" help:"Steps to measure in each mode. Default: 5."`
 	Warmup       int       `placeholder:"K" default:"1" help:"Steps in each mode before these. With 0 there is only one at each length, which will do where they take many seconds. Default: 1."`
 	Shared       *float64  `placeholder:"SHARE" help:"Measure reuse steps on synthetic column tables: SHARE (0 to 1) of a group's keys are the same in all groups of 128 queries, the rest are random. Default: tables as refreshes make them."`
@@ -32,7 +34,9 @@ type benchE2ECmd struct {
 	deviceFlag
 	JSON bool `name:"json" help:"Print a JSON object a line."`
 
-	Cache *string `hidden:"" help:"Refused: bench step has it."`
+	Cache        string `enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). Default: none."`
+	BlockLength  *int   `placeholder:"N" help:"With --cache: tokens of a block. Divides --new-tokens, into at least 3 blocks. Default: 32."`
+	PrefillEvery []int  `placeholder:"N" help:"With --cache: of the generations whose time is summed up, compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 }
 
 func (benchE2ECmd) Help() string {
@@ -40,17 +44,21 @@ func (benchE2ECmd) Help() string {
 
 A GPU fetches the keys that neighbouring groups of 16, 32 or 64 queries share once. With random weights they share few. --shared says how many: the tables of all layers and heads are then one synthetic table, of as many keys a group, and reuse steps are measured by themselves. What a model shares, "union" of pulsecol inspect says: of groups of 32 at a sparsity of 0.8, SHARE 0, 0.5 and 0.83 have unions of 3.0, 2.2 and 1.5.
 
+With --cache generations of blocks of up to 8 steps measure each kind of step: prefills with full attention, refresh and reuse, commits, and steps of a block with full attention and with columns. The time of a generation is again the sum of its steps. A refresh that falls due waits for the next prefill.
+
 Examples:
   pulsecol bench e2e --random-weights --shape llada-8b --length 4096,16384,65536 --json
+  pulsecol bench e2e --random-weights --shape llada-8b --length 65536 --cache dual --new-tokens 1024 --prefill-every 0,1
   pulsecol bench e2e --random-weights --shape llada-8b --length 16384 --group-size 128 --steps 128 --full 128`
 }
 
 // e2eRow is a line of results: a mode's step, or a generation.
 type e2eRow struct {
-	Shape     string    `json:"shape"`
-	N         int       `json:"n"`
-	Batch     int       `json:"batch"`
-	Rows      int       `json:"rows"`            // of logits
+	Shape string `json:"shape"`
+	N     int    `json:"n"`
+	Batch int    `json:"batch"`
+	Rows  int    `json:"rows"` // of logits, of all sequences
+	stepOf
 	Group     int       `json:"group,omitempty"` // 0 for full attention
 	Sparsity  float64   `json:"sparsity"`
 	Precision string    `json:"precision"`
@@ -59,11 +67,21 @@ type e2eRow struct {
 	Samples   int       `json:"samples,omitempty"`   // steps that the median is of
 	Steps     int       `json:"steps,omitempty"`     // of a generation
 	Refreshes int       `json:"refreshes,omitempty"` // of them
-	MS        float64   `json:"ms"`                  // median of a step; of a generation the sum over its steps
-	MSRange   []float64 `json:"ms_range,omitempty"`  // the shortest and the longest of these steps
-	WholeMS   float64   `json:"whole_ms,omitempty"`  // of a generation that ran from start to end
+	Every     *int      `json:"prefill_every,omitempty"`
+	MS        float64   `json:"ms"`                 // median of a step; of a generation the sum over its steps
+	MSRange   []float64 `json:"ms_range,omitempty"` // the shortest and the longest of these steps
+	WholeMS   float64   `json:"whole_ms,omitempty"` // of a generation that ran from start to end
 	runCost
 	origin
+}
+
+// stepOf is what a step with a cache computes. Of a generation it has the cache alone, and
+// without a cache it is zero.
+type stepOf struct {
+	Cache    string `json:"cache,omitempty"`
+	Block    int    `json:"block_length,omitempty"`
+	Kind     string `json:"kind,omitempty"`     // prefill, commit or block
+	Computed int    `json:"computed,omitempty"` // rows of each sequence
 }
 
 // runCost is what a run took on a GPU.
@@ -105,11 +123,16 @@ func (c *benchE2ECmd) Run(std stdio) error {
 	}
 	bench := e2eBench{cmd: c, m: m, ctx: ctx, device: device, report: report, progress: std.err}
 	bench.row = e2eRow{
-		Shape: m.name, Batch: 1, Rows: c.tokens(), Precision: c.Precision,
+		Shape: m.name, Batch: c.Batch, Rows: c.Batch * c.tokens(), Precision: c.Precision,
 		origin: newOrigin(),
 	}
+	length := bench.length
+	if c.cached() {
+		length = bench.cachedLength
+		bench.row.Rows, bench.row.stepOf = c.Batch*c.block(), stepOf{Cache: c.Cache, Block: c.block()}
+	}
 	for _, n := range c.Length {
-		if err := bench.length(n); err != nil {
+		if err := length(n); err != nil {
 			return fmt.Errorf("%d tokens: %w", n, err)
 		}
 	}
@@ -121,9 +144,10 @@ func (c *benchE2ECmd) validate() error {
 	for _, v := range c.GroupSize {
 		b.between(1, maxTokens, "group-size", &v)
 	}
-	for _, v := range c.Steps {
+	for _, v := range c.steps() {
 		b.between(1, maxSteps, "steps", &v)
 	}
+	b.between(1, maxBatch, "batch", &c.Batch)
 	b.between(1, maxTokens, "new-tokens", &c.NewTokens)
 	b.between(1, maxStepsPerMode, "steps-per-mode", &c.StepsPerMode)
 	b.between(0, maxStepsPerMode, "warmup", &c.Warmup)
@@ -132,17 +156,29 @@ func (c *benchE2ECmd) validate() error {
 	b.share(false, "sparsity", &c.Sparsity)
 	b.share(true, "eta", &c.Eta)
 	b.interval(0, 1, "shared", c.Shared)
-	if c.Cache != nil {
-		b.errs = append(b.errs, usagef("--cache does not apply to bench e2e, which measures GPUs: caches run on the CPU only, where bench step --cache measures them"))
-	}
+	b.errs = append(b.errs, c.validateCache())
 	if c.Shared != nil && c.Full != nil {
 		b.errs = append(b.errs, usagef("--shared and --full can't be used together: a whole generation makes its own tables"))
 	}
 	return b.err()
 }
 
+// steps are those of the generations that are summed up.
+func (c *benchE2ECmd) steps() []int {
+	switch {
+	case c.Steps != nil:
+		return c.Steps
+	case c.cached():
+		return []int{c.NewTokens}
+	}
+	return []int{128, 256, 512, 1024}
+}
+
 // tokens is the number of tokens generated: at least one for each step to fill.
 func (c *benchE2ECmd) tokens() int {
+	if c.cached() {
+		return c.NewTokens
+	}
 	return max(c.NewTokens, c.uncounted()+3*(c.Warmup+c.StepsPerMode), or(c.Full, 1))
 }
 
@@ -188,13 +224,13 @@ func (b *e2eBench) length(n int) error {
 			}
 		}
 		if i == 0 {
-			for _, steps := range b.cmd.Steps {
+			for _, steps := range b.cmd.steps() {
 				if err := b.generation("full", 0, steps, pulsecol.AlwaysDense{}, ms); err != nil {
 					return err
 				}
 			}
 		}
-		for _, steps := range b.cmd.Steps {
+		for _, steps := range b.cmd.steps() {
 			if err := b.generation("pulsecol", group, steps, b.schedule(), ms); err != nil {
 				return err
 			}
@@ -273,16 +309,22 @@ func (b *e2eBench) config(group int, schedule pulsecol.Schedule, pattern pulseco
 	}
 }
 
-// run runs a generation.
-func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern pulsecol.Pattern, onStep func(models.Progress)) (cost runCost, err error) {
-	tokens, alg := b.cmd.tokens(), "maskgit_plus"
-	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &tokens, Alg: &alg})
-	cfg := b.config(group, schedule, pattern)
-	mem, err := s.memory(1, n-tokens, cfg)
+// run runs a generation whose block is all of its tokens.
+func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern pulsecol.Pattern, onStep func(models.Progress)) (runCost, error) {
+	tokens := b.cmd.tokens()
+	return b.generations(n, tokens, steps, b.config(group, schedule, pattern), onStep, func() bool { return false })
+}
+
+// generations runs generations of random prompts in one session, as long as more says so
+// after one.
+func (b *e2eBench) generations(n, block, steps int, cfg pulsecol.Config, onStep func(models.Progress), more func() bool) (cost runCost, err error) {
+	tokens, alg, batch := b.cmd.tokens(), "maskgit_plus", b.cmd.Batch
+	s := b.m.sampler(&samplerFlags{Steps: &steps, GenLength: &tokens, MaxNewTokens: &tokens, BlockLength: &block, Alg: &alg})
+	mem, err := s.memory(batch, n-tokens, cfg)
 	if err != nil {
 		return cost, err
 	}
-	if err := b.cmd.Open.checkMemory(mem, 1, n); err != nil {
+	if err := b.cmd.Open.checkMemory(mem, batch, n); err != nil {
 		return cost, err
 	}
 	limitGarbage(dataBytes(mem))
@@ -297,12 +339,26 @@ func (b *e2eBench) run(n, group, steps int, schedule pulsecol.Schedule, pattern 
 		cost.LoadMS = 1e3 * time.Since(began).Seconds()
 		d.load(done, total)
 	})
-	_, err = s.generate(b.ctx, randomTokens(n-tokens, b.m.config(), 0), cfg, func(p models.Progress) {
-		cost.HeldBytes = max(cost.HeldBytes, gpu.Held())
-		onStep(p)
-		d.step(p)
-	})
-	return cost, err
+	var prompts [][]int32
+	for seed := range batch {
+		prompts = append(prompts, randomTokens(n-tokens, b.m.config(), uint64(seed)))
+	}
+	in, err := b.m.newSession(cfg)
+	if err != nil {
+		return cost, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	for again := true; again; again = more() {
+		_, err := s.generateIn(b.ctx, in, prompts, func(p models.Progress) {
+			cost.HeldBytes = max(cost.HeldBytes, gpu.Held())
+			onStep(p)
+			d.step(p)
+		})
+		if err != nil {
+			return cost, err
+		}
+	}
+	return cost, nil
 }
 
 // generation reports the time of a generation, summed over the steps of a schedule.
@@ -338,30 +394,4 @@ func (b *e2eBench) whole(n, group, steps int, ms map[pulsecol.Mode]float64) erro
 		return err
 	}
 	return b.report(r)
-}
-
-// e2eTable writes rows as lines of a table, the first one below a heading. shared is
-// the share of synthetic tables; nil without them.
-func e2eTable(w io.Writer, shared *float64) func(e2eRow) error {
-	heading := fmt.Sprintf("%-12s %8s %5s %8s %-10s %6s %12s %12s %10s\n", "shape", "tokens", "group", "sparsity", "mode", "steps", "ms", "whole ms", "GPU")
-	if shared != nil {
-		heading = fmt.Sprintf("reuse steps on synthetic column tables: %.3g %% of a group's keys are the same in all groups of 128 queries\n", 100**shared) + heading
-	}
-	optional := func(v float64, format string) string {
-		if v == 0 {
-			return ""
-		}
-		return fmt.Sprintf(format, v)
-	}
-	return func(r e2eRow) error {
-		held := ""
-		if r.HeldBytes > 0 {
-			held = byteSize(r.HeldBytes)
-		}
-		_, err := fmt.Fprintf(w, "%s%-12s %8d %5s %8s %-10s %6s %12.2f %12s %10s\n", heading, r.Shape, r.N, optional(float64(r.Group), "%.0f"),
-			optional(100*r.Sparsity, "%.0f %%"), r.Mode, optional(float64(r.Steps), "%.0f"), r.MS,
-			optional(r.WholeMS, "%.2f"), held)
-		heading = ""
-		return err
-	}
 }

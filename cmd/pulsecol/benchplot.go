@@ -64,7 +64,7 @@ func (c *benchPlotCmd) Run(std stdio) error {
 		if err != nil {
 			return fmt.Errorf("--e2e: %w", err)
 		}
-		rows = slices.DeleteFunc(rows, func(r timedRow) bool { return r.Shared != nil }) // of synthetic tables
+		rows = slices.DeleteFunc(rows, func(r timedRow) bool { return r.Shared != nil || r.Cache != "" }) // of synthetic tables, and with caches
 		names := shapes(rows, c.Steps)
 		if len(names) == 0 {
 			return fmt.Errorf("--e2e: %s has no generation of %d steps", *c.E2E, c.Steps)

@@ -40,12 +40,12 @@ var tables = map[string]func(*table){
 // pytorch returns the milliseconds of a step in PyTorch with an attention kernel and the
 // logits of 128 rows.
 func (t *table) pytorch(shape string, n int, attention string) float64 {
-	return t.one("e2e", record{"code": "pytorch", "shape": shape, "n": n, "rows": 128, "attention": attention}).number("ms")
+	return t.one("e2e", record{"code": "pytorch", "shape": shape, "n": n, "rows": 128, "attention": attention, "cache": nil}).number("ms")
 }
 
 // step returns the record of a step of a mode; group is 0 for full attention.
 func (t *table) step(shape string, n, group int, mode string) record {
-	want := record{"code": nil, "shape": shape, "n": n, "mode": mode, "shared": nil, "steps": nil}
+	want := record{"code": nil, "shape": shape, "n": n, "mode": mode, "shared": nil, "steps": nil, "cache": nil}
 	if group > 0 {
 		want["group"], want["sparsity"] = group, 0.8
 	}
@@ -55,7 +55,7 @@ func (t *table) step(shape string, n, group int, mode string) record {
 // generation returns the milliseconds of a generation of steps steps. share is the share of a
 // group's keys that its neighbours have too; nil for the tables of refreshes.
 func (t *table) generation(shape string, n, group, steps int, share any) float64 {
-	return t.one("e2e", record{"shape": shape, "n": n, "group": group, "mode": "pulsecol", "steps": steps, "shared": share, "whole_ms": nil}).number("ms")
+	return t.one("e2e", record{"shape": shape, "n": n, "group": group, "mode": "pulsecol", "steps": steps, "shared": share, "whole_ms": nil, "cache": nil}).number("ms")
 }
 
 func readmeGPU(t *table) {
