@@ -20,7 +20,7 @@ func testParser(t *testing.T) *kong.Kong {
 func TestComplete(t *testing.T) {
 	app := testParser(t).Model
 	for line, want := range map[string]string{
-		"":                                      "generate chat logits eval tokenize info inspect bench help version completion",
+		"":                                      "generate chat logits eval tokenize convert info inspect bench help version completion",
 		"ver":                                   "version",
 		"bench ":                                "step e2e kernel plot",
 		"help bench k":                          "kernel",

@@ -34,6 +34,7 @@ type cli struct {
 	Logits   logitsCmd   `cmd:"" help:"Write the model's output for a sequence of tokens to a file."`
 	Eval     evalCmd     `cmd:"" help:"Measure how well methods of attention answer the samples of tasks."`
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into token ids, or back."`
+	Convert  convertCmd  `cmd:"" help:"Write a model as a GGUF file, with weights of fewer bits if asked for."`
 	Info     infoCmd     `cmd:"" help:"Describe a model, this machine, and the memory that a run takes."`
 	Inspect  inspectCmd  `cmd:"" help:"Show attention, and how much of it each method keeps."`
 	Bench    struct {
@@ -140,7 +141,7 @@ func execute(args []string, std stdio) error {
 
 // flagVars are what the flags' descriptions refer to.
 func flagVars() kong.Vars {
-	return kong.Vars{"version": version(), "methods": methods, "tasks": strings.Join(task.Names(), ", ")}
+	return kong.Vars{"version": version(), "methods": methods, "tasks": strings.Join(task.Names(), ", "), "gguf": strings.Join(models.GGUFTypes(), ",")}
 }
 
 // background is the parent of the commands' contexts. Only tests of flags cancel it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -27,6 +28,7 @@ type model interface {
 	EncodeChat(messages []models.Message) ([]int32, error)                        // in the model's own form
 	EncodeChatTemplate(source string, messages []models.Message) ([]int32, error) // "" is the form of the published models
 	Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error)
+	WriteGGUF(ctx context.Context, w io.Writer, o models.GGUFOptions) error
 	Close() error
 
 	kind() string // the model_type of its config.json

@@ -2,6 +2,8 @@ package chattemplate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/gguf"
 	"github.com/pulsecol/pulsecol/internal/infile"
@@ -40,4 +42,20 @@ func OpenGGUF(f *gguf.File, token func(id int32) (string, bool)) (*Template, err
 		}
 	}
 	return t, nil
+}
+
+// GGUFKeys returns the template as a key of a GGUF file, and the special tokens it may refer
+// to but for those of a model's configuration: end of text, padding and mask. id returns the
+// id of a token's text.
+func (t *Template) GGUFKeys(id func(content string) (int32, bool)) (keys []gguf.Key) {
+	for _, name := range slices.Sorted(maps.Keys(t.Tokens)) {
+		key, ok := ggufTokens[name]
+		if n, found := id(t.Tokens[name]); ok && found && name != "eos_token" && name != "pad_token" && name != "mask_token" {
+			keys = append(keys, gguf.Key{Name: key, Value: uint32(n)})
+		}
+	}
+	if t.Source != "" {
+		keys = append(keys, gguf.Key{Name: ggufKey, Value: t.Source})
+	}
+	return keys
 }

@@ -171,7 +171,7 @@ func (f *File) openParts() error {
 			return fmt.Errorf("%s: the name says part %d and key %q says the first", f.name, number, splitNumberKey)
 		}
 		for i := 1; i < count; i++ {
-			if err := f.openPart(filepath.Join(dir, fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, count)), i, count); err != nil {
+			if err := f.openPart(partPath(dir, name[1], i, count), i, count); err != nil {
 				return err
 			}
 		}
@@ -252,13 +252,15 @@ func (f *File) Has(key string) bool {
 // key.
 const Diffuse = "diffuse"
 
+// ArchitectureKey is the key under which files of llama.cpp name their model.
+const ArchitectureKey = "general.architecture"
+
 // ArchitectureKey is the key under which a file names its model.
 func (f *File) ArchitectureKey() string {
-	const key = "general.architecture"
-	if name, _, err := f.String(key); err == nil && name == Diffuse {
+	if name, _, err := f.String(ArchitectureKey); err == nil && name == Diffuse {
 		return "diffuse.model_type"
 	}
-	return key
+	return ArchitectureKey
 }
 
 // Architecture is the name of the file's model, such as "llada"; it is empty if the file
@@ -314,4 +316,24 @@ func (f *File) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// PartPaths returns the paths that the parts of a file may have, of which path is one.
+func PartPaths(path string) []string {
+	dir, base := filepath.Split(path)
+	name := partNames.FindStringSubmatch(base)
+	if name == nil {
+		return []string{path}
+	}
+	count, _ := strconv.Atoi(name[3])
+	var paths []string
+	for i := range count {
+		paths = append(paths, partPath(dir, name[1], i, count))
+	}
+	return paths
+}
+
+// partPath is the path of the part with a number from 0.
+func partPath(dir, name string, number, count int) string {
+	return filepath.Join(dir, fmt.Sprintf("%s-%05d-of-%05d.gguf", name, number+1, count))
 }

@@ -3,6 +3,7 @@ package dream
 import (
 	"context"
 	_ "embed"
+	"io"
 	"io/fs"
 
 	"github.com/pulsecol/pulsecol"
@@ -97,6 +98,16 @@ func (m *Model) Build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Contr
 // none.
 func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]float32, error) {
 	return m.base.Logits(ctx, ids, padding)
+}
+
+// WriteGGUF writes the model as a GGUF file, which llama.cpp and Open read. A part of a
+// tensor at a time is in memory, and the bytes do not depend on the number of threads. The
+// file is not complete if there is an error.
+//
+// Matrices are of the type of o; norms and biases are float32. A number that the type
+// cannot hold is an error that names the tensor.
+func (m *Model) WriteGGUF(ctx context.Context, w io.Writer, o models.GGUFOptions) error {
+	return m.base.WriteGGUF(ctx, w, o)
 }
 
 // Encode returns the token ids of text. Added tokens in it are recognised, the mask

@@ -4,7 +4,7 @@ import "github.com/pulsecol/pulsecol/models/internal/checkpoint"
 
 // ggufForm is how LLaDA is in GGUF files. The ids of tokens are those of LLaDA-8B.
 var ggufForm = checkpoint.GGUF{
-	Name: "llada", Paired: true, MaskID: 126336, EOSID: 126081,
+	Name: "llada", Paired: true, AddBOS: true, MaskID: 126336, EOSID: 126081,
 	Names: map[string]string{
 		"model.transformer.wte":                "token_embd",
 		"model.transformer.ln_f":               "output_norm",

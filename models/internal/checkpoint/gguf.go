@@ -30,6 +30,7 @@ type GGUF struct {
 
 	QKVBias     bool
 	ShiftLogits bool // row i of the logits predicts token i+1
+	AddBOS      bool // llama.cpp puts a token before prompts; only written
 
 	// MaskID and EOSID are those of the published models, for files that have none.
 	MaskID, EOSID int32
@@ -232,7 +233,11 @@ func (l *Loader) fileName(name string) string {
 
 // isPaired reports whether the rows of a tensor are in pairs; see GGUF.
 func (l *Loader) isPaired(fileName string) bool {
-	return l.paired > 0 && (strings.HasSuffix(fileName, ".attn_q.weight") || strings.HasSuffix(fileName, ".attn_k.weight"))
+	return l.paired > 0 && isPaired(fileName)
+}
+
+func isPaired(fileName string) bool {
+	return strings.HasSuffix(fileName, ".attn_q.weight") || strings.HasSuffix(fileName, ".attn_k.weight")
 }
 
 // halves returns a copy of rows of heads of dim rows each, whose pairs of neighbours go to the

@@ -130,15 +130,18 @@ func (l *Loader) fail(format string, args ...any) {
 // every tensor.
 const maxErrors = 5
 
+// unusedSuffix ends the names of rotary frequencies, which some exporters store and which
+// are computed.
+const unusedSuffix = "rotary_emb.inv_freq"
+
 // Done returns the memory of the weights, or an error about tensors that are missing, of
-// another shape or type, or unused. Rotary frequencies, which some exporters store, are
-// computed and may be unused.
+// another shape or type, or unused.
 func (l *Loader) Done() (bytes int64, err error) {
 	if l.random != nil {
 		return int64(len(l.random.block)), nil
 	}
 	for _, name := range l.src.Names() {
-		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
+		if !l.used[name] && !strings.HasSuffix(name, unusedSuffix) {
 			l.fail("tensor %q has no place in this architecture", name)
 		}
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -111,6 +112,14 @@ func (m *Model) Logits(ctx context.Context, ids [][]int32, padding []int) ([]flo
 	defer s.Close()
 	out, err := s.Logits(ctx, ids, padding)
 	return out, m.wrap(err)
+}
+
+// WriteGGUF writes the model as a GGUF file.
+func (m *Model) WriteGGUF(ctx context.Context, w io.Writer, o models.GGUFOptions) error {
+	if err := m.CheckOpen(); err != nil {
+		return m.wrap(err)
+	}
+	return m.wrap(m.Files.WriteGGUF(ctx, w, &m.Architecture.GGUF, m.Config, o))
 }
 
 // EncodeChat returns the token ids of a conversation in the checkpoint's form.
