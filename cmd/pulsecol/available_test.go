@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -67,6 +69,51 @@ func TestTooLittleMemory(t *testing.T) {
 	command(t, "generate", "--model", llada, "--prompt-ids", "1,2,3", "--gen-length", "8", "--ignore-memory") // as the error says
 	systemFiles = fstest.MapFS{}                                                                              // of a system without the files
 	command(t, "generate", "--model", llada, "--prompt-ids", "1,2,3", "--gen-length", "8")
+}
+
+// TestTooLittleMemoryForAPrompt: of a file of prompts that do not all fit, none is answered.
+func TestTooLittleMemoryForAPrompt(t *testing.T) {
+	before := systemFiles
+	t.Cleanup(func() { systemFiles = before })
+	prompt := func(tokens int) string {
+		return `{"prompt_ids":[` + strings.TrimSuffix(strings.Repeat("7,", tokens), ",") + "]}\n"
+	}
+	generate := func(kib int, lines ...string) (status int, said string) {
+		t.Helper()
+		systemFiles = machine(kib)
+		file := filepath.Join(t.TempDir(), "prompts.jsonl")
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		args := []string{"generate", "--model", golden.Dir(t, "llada"), "--prompts", file, "--batch", "2", "--gen-length", "8", "--block-length", "8", "--steps", "1"}
+		status = run(args, stdio{strings.NewReader(""), &out, &errs})
+		if status != 0 && out.Len() > 0 {
+			t.Errorf("%d KiB: answered %q", kib, out.String())
+		}
+		return status, errs.String()
+	}
+	need := func(lines ...string) (mib float64) { // of memory, as the error says
+		t.Helper()
+		_, said := generate(64, lines...)
+		_, text, _ := strings.Cut(said, "the run needs about ")
+		if _, err := fmt.Sscanf(text, "%f MiB", &mib); err != nil {
+			t.Fatalf("said %q: %v", said, err)
+		}
+		return mib
+	}
+	short, pair, long := need(prompt(90)), need(prompt(90), prompt(90)), need(prompt(400))
+	if short >= pair || pair >= long {
+		t.Fatalf("a short prompt needs %g MiB, two %g, a long one %g", short, pair, long)
+	}
+	lines := []string{prompt(20), prompt(30), prompt(400), prompt(30)}
+	status, said := generate(int(0.98*1024*long), lines...)
+	if status != exitFailure || !strings.Contains(said, "--prompts: line 3: the run needs about") {
+		t.Errorf("exit status %d: %s", status, said)
+	}
+	if status, said := generate(int(1.02*1024*long), lines...); status != 0 {
+		t.Errorf("exit status %d: %s", status, said)
+	}
 }
 
 // TestAdviceOfTheSmallModel: advice is printed for prompts of other kinds only, and its

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -69,9 +71,13 @@ func (c *generateCmd) runPrompts(line *kong.Context, std stdio, m *openModel, s 
 	if err := r.read(line); err != nil {
 		return err
 	}
+	batches := r.batches()
+	if err := r.checkMemory(batches); err != nil {
+		return err
+	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	for _, jobs := range r.batches() {
+	for _, jobs := range batches {
 		err := r.run(ctx, jobs)
 		if err = errors.Join(err, r.print(err != nil)); err != nil {
 			return err
@@ -209,6 +215,34 @@ func (r *batchRun) batches() [][]*job {
 func independentSchedule(att attention) bool {
 	_, adaptive := att.Schedule.(pulsecol.Adaptive)
 	return !adaptive
+}
+
+// checkMemory reports a batch that needs more memory than the machine has available. Of
+// batches with one configuration and size that is the one with the longest prompts.
+func (r *batchRun) checkMemory(batches [][]*job) error {
+	var largest [][]*job
+	for _, jobs := range batches {
+		at := slices.IndexFunc(largest, func(other []*job) bool {
+			return len(other) == len(jobs) && reflect.DeepEqual(other[0].att, jobs[0].att)
+		})
+		switch {
+		case at < 0:
+			largest = append(largest, jobs)
+		case len(jobs[0].ids) > len(largest[at][0].ids):
+			largest[at] = jobs
+		}
+	}
+	for _, jobs := range largest {
+		tokens := len(jobs[0].ids)
+		mem, err := r.s.memory(len(jobs), tokens, jobs[0].att.Config)
+		if err != nil {
+			return err
+		}
+		if err := r.Open.checkMemory(mem, 1, tokens+r.s.newTokens()); err != nil {
+			return fmt.Errorf("--prompts: %s: %w", linesOf(jobs), err)
+		}
+	}
+	return nil
 }
 
 // run answers the prompts of jobs at once. After an interrupt it keeps the answers so far.

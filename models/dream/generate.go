@@ -3,6 +3,7 @@ package dream
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/pulsecol/pulsecol"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
@@ -128,6 +129,16 @@ func (m *Model) Options(o GenerateOptions) GenerateOptions {
 	return o
 }
 
+// checkPrefills returns an error unless each block begins with a prefill if its first token is
+// filled there. The sampler checks that there is a cache.
+func (o *GenerateOptions) checkPrefills(cfg pulsecol.Config) error {
+	if o.FirstTokenAtPrefill && cfg.Cache != pulsecol.NoCache && cfg.PrefillEvery != 1 {
+		return fmt.Errorf("dream: %w: FirstTokenAtPrefill with Config.PrefillEvery %d, want 1: the first step of every block is a prefill",
+			models.ErrRequest, cfg.PrefillEvery)
+	}
+	return nil
+}
+
 // firstNonZero returns the first of v that is not zero, or zero.
 func firstNonZero[T comparable](v ...T) (zero T) {
 	for _, x := range v {
@@ -163,8 +174,11 @@ func generation(o GenerateOptions) session.Generation {
 
 // Steps returns the number of denoising steps of a generation, T of the refresh schedule.
 // With a confidence threshold it is an upper bound, and so it may be with cfg.Cache; nothing
-// else of cfg matters. Options that are invalid are an error.
+// else of cfg changes it. Options that are invalid are an error, also together with cfg.
 func (m *Model) Steps(prompts [][]int32, cfg pulsecol.Config, o GenerateOptions) (int, error) {
+	if err := o.checkPrefills(cfg); err != nil {
+		return 0, err
+	}
 	return m.base.TotalSteps(m.sampler(m.Options(o), cfg.Cache, nil), prompts)
 }
 

@@ -38,6 +38,9 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, o GenerateOption
 
 // GenerateBatch is Model.GenerateBatch in the session.
 func (s *Session) GenerateBatch(ctx context.Context, prompts [][]int32, o GenerateOptions) ([]models.Result, error) {
+	if err := o.checkPrefills(s.base.Config); err != nil {
+		return nil, err
+	}
 	o = s.model.Options(o)
 	return s.model.base.Generate(ctx, s.base, prompts, generation(o), func(onStep func(sampler.StepInfo)) session.Sampler {
 		return s.model.sampler(o, s.base.Config.Cache, onStep)
