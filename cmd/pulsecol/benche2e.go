@@ -68,9 +68,10 @@ type e2eRow struct {
 	Steps     int       `json:"steps,omitempty"`     // of a generation
 	Refreshes int       `json:"refreshes,omitempty"` // of them
 	Every     *int      `json:"prefill_every,omitempty"`
-	MS        float64   `json:"ms"`                 // median of a step; of a generation the sum over its steps
-	MSRange   []float64 `json:"ms_range,omitempty"` // the shortest and the longest of these steps
-	WholeMS   float64   `json:"whole_ms,omitempty"` // of a generation that ran from start to end
+	Tokens    int       `json:"new_tokens,omitempty"` // of a generation with a cache
+	MS        float64   `json:"ms"`                   // median of a step; of a generation the sum over its steps
+	MSRange   []float64 `json:"ms_range,omitempty"`   // the shortest and the longest of these steps
+	WholeMS   float64   `json:"whole_ms,omitempty"`   // of a generation that ran from start to end
 	runCost
 	origin
 }

@@ -103,7 +103,7 @@ func (b *e2eBench) cachedMethod(n, group int) error {
 	for _, every := range b.cmd.prefillEvery() {
 		for _, steps := range b.cmd.steps() {
 			r := r
-			r.Steps, r.Every = steps, &every
+			r.Steps, r.Every, r.Tokens = steps, &every, b.cmd.NewTokens
 			r.MS, r.Refreshes = t.sum(steps, b.cmd.blocks(), every, b.cachedConfig(r, every, b.schedule()))
 			if err := b.report(r); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (b *e2eBench) cachedMethod(n, group int) error {
 			continue
 		}
 		r, cfg := r, b.cachedConfig(r, every, b.schedule())
-		r.Steps, r.Every = *b.cmd.Full, &every
+		r.Steps, r.Every, r.Tokens = *b.cmd.Full, &every, b.cmd.NewTokens
 		r.MS, r.Refreshes = t.sum(r.Steps, b.cmd.blocks(), every, cfg)
 		r.runCost, err = b.generations(n, b.cmd.block(), r.Steps, cfg, func(p models.Progress) { r.WholeMS += 1e3 * p.Seconds }, func() bool { return false })
 		if err != nil {

@@ -126,6 +126,9 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // markdown is the table with a line of its machines, dates and files, with links for a page.
 func (t *table) markdown(page string) string {
+	if t.rows == nil {
+		return "Not measured yet.\n"
+	}
 	var out strings.Builder
 	for i, row := range t.rows {
 		fmt.Fprintf(&out, "| %s |\n", strings.Join(row, " | "))
