@@ -21,6 +21,7 @@ func lines(t *testing.T) [][]string {
 		append([]string{"inspect", "--random-ids", "40"}, quick...),
 		append([]string{"eval", "--task", "lists@80", "--samples", "1", "--method", "full"}, quick...),
 		{"logits", "--ids", "1,2,3", "--out", "logits"}, {"tokenize", "--text", "a"}, {"tokenize", "--decode"}, {"info"}, {"info", "--model", model, "--length", "64"},
+		{"convert", "--type", "BF16", "--force", "--out", "gguf"},
 		{"bench", "step", "--length", "64", "--steps-per-mode", "1"}, {"bench", "plot", "--kernels", "none"},
 		{"help", "generate"}, {"version"}, {"completion", "bash"},
 	}

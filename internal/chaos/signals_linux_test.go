@@ -38,6 +38,7 @@ func busyCommands(t *testing.T, dir string) []busy {
 		{"eval --json", []string{"eval", "--task", "lists@80", "--samples", "4", "--sparsity", "0.5,0.8", "--json", "--plots", path("plots")}, jsonLines},
 		{"inspect", []string{"inspect", "--random-ids", "100", "--out", path("inspect"), "--json"}, jsonLines},
 		{"logits", []string{"logits", "--ids", strings.Repeat("5,", 1500) + "5", "--out", path("logits")}, nil},
+		{"convert", []string{"convert", "--type", "Q5_K_M", "--force", "--out", path("gguf")}, nil},
 		{"bench step", []string{"bench", "step", "--length", "256", "--steps-per-mode", "10", "--json"}, jsonLines},
 		{"bench kernel", []string{"bench", "kernel", "--length", "256", "--heads", "4", "--head-dim", "64", "--op", "columnsparse", "--samples", "3", "--json"}, jsonLines},
 	}

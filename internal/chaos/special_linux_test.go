@@ -81,6 +81,7 @@ func outputs(t *testing.T) []output {
 		}
 	}
 	return []output{
+		{"--out", plainly("convert", "--type", "BF16", "--force", "--out", "FILE"), false},
 		{"--out", plainly("logits", "--ids", "1,2,3", "--out", "FILE"), false},
 		{"--out", quickly("inspect", "--random-ids", "40", "--out", "FILE"), true},
 		{"--out", plainly("bench", "plot", "--kernels", kernels, "--out", "FILE"), true},

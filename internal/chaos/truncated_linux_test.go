@@ -47,6 +47,7 @@ func TestWeightsCutWhileMapped(t *testing.T) {
 		{"eval", "--model", dir, "--task", "lists@80", "--samples", "6", "--jobs", "2"},
 		{"eval", "--model", dir, "--task", "lists@80", "--samples", "6", "--results", results},
 		{"inspect", "--model", dir, "--random-ids", "100"},
+		{"convert", "--model", dir, "--type", "Q5_K_M", "--force", "--out", filepath.Join(t.TempDir(), "gguf")},
 		{"logits", "--model", dir, "--ids", strings.Repeat("5,", 1500) + "5", "--out", filepath.Join(t.TempDir(), "logits")},
 	}
 	for k, args := range commands[:pick(1, len(commands))] {

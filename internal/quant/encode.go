@@ -53,9 +53,13 @@ func (t DType) Encode(dst []byte, src []float32) error {
 
 func (t DType) encodeBlocks(dst []byte, src []float32) error {
 	f := &formats[t]
+	var wide [maxBlock]float64
 	for b := range len(src) / f.block {
 		block, elements := dst[b*f.bytes:][:f.bytes], src[b*f.block:][:f.block]
-		f.encode(block, elements)
+		for i, e := range elements {
+			wide[i] = float64(e)
+		}
+		f.encode(block, wide[:f.block])
 		if err := t.checkDecoded(block, elements, b*f.block); err != nil {
 			return err
 		}

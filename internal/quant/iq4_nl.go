@@ -15,7 +15,7 @@ func decodeUneven(dst []float32, scale float32, q []byte) {
 	}
 }
 
-func encodeIQ4_NL(block []byte, src []float32) {
+func encodeIQ4_NL(block []byte, src []float64) {
 	codes := encodeScale(block, src, levels{}, spread4)
 	pack4(block[2:18], &codes)
 }

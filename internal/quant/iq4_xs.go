@@ -10,7 +10,7 @@ func decodeIQ4_XS(dst []float32, block []byte) {
 	}
 }
 
-func encodeIQ4_XS(block []byte, src []float32) {
+func encodeIQ4_XS(block []byte, src []float64) {
 	s := encodeSuperScales(src, levels{}, spread4, 8, -32)
 	clear(block)
 	putHalf(block, s.d)

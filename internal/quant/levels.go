@@ -1,5 +1,7 @@
 package quant
 
+import "math"
+
 // levels are the values that the codes of a type select, before they are multiplied by a
 // scale: code-bias for code 0 to 2*bias-1, or the uneven values if bias is 0.
 type levels struct{ bias int }
@@ -55,13 +57,13 @@ func (f fit) saved(d float64) float64 { return d * (2*f.xv - d*f.vv) }
 
 // fit fits the values that are nearest to the elements times inverse.
 //
-// Sums are of float64, in which the products of a float32 and a value are exact: so the
-// compiler may fuse products and sums.
-func (l levels) fit(x []float32, inverse float64) (f fit) {
+// The elements are float32: their products with values are exact, so the compiler may fuse
+// products and sums.
+func (l levels) fit(x []float64, inverse float64) (f fit) {
 	if l.bias == 0 {
 		for _, e := range x {
-			v := float64(uneven[nearestUneven(float64(e)*inverse)])
-			f.xv += float64(e) * v
+			v := float64(uneven[nearestUneven(e*inverse)])
+			f.xv += e * v
 			f.vv += v * v
 		}
 		return f
@@ -69,8 +71,8 @@ func (l levels) fit(x []float32, inverse float64) (f fit) {
 	bias, squares := l.bias, 0
 	half, last := float64(bias)+0.5, 2*bias-1
 	for _, e := range x {
-		v := min(max(int(float64(float64(e)*inverse)+half), 0), last) - bias
-		f.xv += float64(e) * float64(v)
+		v := min(max(int(float64(e*inverse)+half), 0), last) - bias
+		f.xv += e * float64(v)
 		squares += v * v
 	}
 	f.vv = float64(squares)
@@ -78,10 +80,10 @@ func (l levels) fit(x []float32, inverse float64) (f fit) {
 }
 
 // codes writes the codes of elements of a scale.
-func (l levels) codes(dst []byte, x []float32, scale float64) {
+func (l levels) codes(dst []byte, x []float64, scale float64) {
 	inverse := reciprocal(scale)
 	for i, e := range x {
-		dst[i] = l.nearest(float64(e) * inverse)
+		dst[i] = l.nearest(e * inverse)
 	}
 }
 
@@ -97,11 +99,11 @@ func reciprocal(x float64) float64 {
 // search returns the scale with which the nearest values have about the least squared
 // error: the best of scales that bring the largest element to either end of the values or
 // near it, and then of what the codes of each scale make the best scale.
-func (l levels) search(x []float32, spread []float64) float64 {
+func (l levels) search(x []float64, spread []float64) float64 {
 	extreme := float64(0)
 	for _, e := range x {
-		if v := float64(e); v > extreme && v > -extreme || v < extreme && v < -extreme {
-			extreme = v
+		if math.Abs(e) > math.Abs(extreme) {
+			extreme = e
 		}
 	}
 	if extreme == 0 {

@@ -34,16 +34,15 @@ func (s lineSums) saved(l line) float64 {
 	return l.scale*(2*s.xq-l.scale*s.qq) + l.least*(2*s.x-2*l.scale*s.q-l.least*s.n)
 }
 
-// sumLine sums over the codes that are nearest to (x-least)*inverse.
-func sumLine(x []float32, least, inverse float64, last int) lineSums {
-	s := lineSums{n: float64(len(x))}
+// sumLine sums over the codes that are nearest to (x-least)*inverse. total is the sum of x.
+func sumLine(x []float64, total, least, inverse float64, last int) lineSums {
+	s := lineSums{n: float64(len(x)), x: total}
 	codes, squares := 0, 0
 	for _, e := range x {
-		q := min(max(int(float64((float64(e)-least)*inverse)+0.5), 0), last)
+		q := min(max(int(float64((e-least)*inverse)+0.5), 0), last)
 		codes += q
 		squares += q * q
-		s.x += float64(e)
-		s.xq += float64(e) * float64(q)
+		s.xq += e * float64(q)
 	}
 	s.q, s.qq = float64(codes), float64(squares)
 	return s
@@ -52,10 +51,10 @@ func sumLine(x []float32, least, inverse float64, last int) lineSums {
 // searchLine returns the line with about the least squared error for codes of 0 to last:
 // the best of those of a number of slopes from the least element on, refined by the codes
 // that each line gives. Negative: see lineSums.best.
-func searchLine(x []float32, last int, negative bool) line {
-	least, most := math.Inf(1), math.Inf(-1)
+func searchLine(x []float64, last int, negative bool) line {
+	least, most, total := math.Inf(1), math.Inf(-1), 0.0
 	for _, e := range x {
-		least, most = min(least, float64(e)), max(most, float64(e))
+		least, most, total = min(least, e), max(most, e), total+e
 	}
 	if negative {
 		least = min(least, 0)
@@ -77,10 +76,10 @@ func searchLine(x []float32, last int, negative bool) line {
 		return false
 	}
 	for _, share := range lineSpread {
-		try(sumLine(x, least, float64(last)*share/(most-least), last))
+		try(sumLine(x, total, least, float64(last)*share/(most-least), last))
 	}
 	for range maxRefinements {
-		if best.scale <= 0 || !try(sumLine(x, best.least, 1/best.scale, last)) {
+		if best.scale <= 0 || !try(sumLine(x, total, best.least, 1/best.scale, last)) {
 			break
 		}
 	}
@@ -88,9 +87,9 @@ func searchLine(x []float32, last int, negative bool) line {
 }
 
 // lineCodes writes the codes of elements on a line.
-func lineCodes(dst []byte, x []float32, l line, last int) {
+func lineCodes(dst []byte, x []float64, l line, last int) {
 	inverse := reciprocal(l.scale)
 	for i, e := range x {
-		dst[i] = nearestCode((float64(e)-l.least)*inverse, last)
+		dst[i] = nearestCode((e-l.least)*inverse, last)
 	}
 }

@@ -8,14 +8,14 @@ func decodeQ4_0(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ4_0(block []byte, src []float32) {
+func encodeQ4_0(block []byte, src []float64) {
 	codes := encodeScale(block, src, levels{8}, spread4)
 	pack4(block[2:18], &codes)
 }
 
 // encodeScale writes the scale of 32 elements to the beginning of a block and returns their
 // codes.
-func encodeScale(block []byte, src []float32, l levels, spread []float64) (codes [32]byte) {
+func encodeScale(block []byte, src []float64, l levels, spread []float64) (codes [32]byte) {
 	d := putHalf(block, l.search(src, spread))
 	l.codes(codes[:], src, d)
 	return codes

@@ -8,14 +8,14 @@ func decodeQ4_1(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ4_1(block []byte, src []float32) {
+func encodeQ4_1(block []byte, src []float64) {
 	codes := encodeScaleMin(block, src, 15)
 	pack4(block[4:20], &codes)
 }
 
 // encodeScaleMin writes the scale and the minimum of 32 elements to the beginning of a
 // block and returns their codes, 0 to last.
-func encodeScaleMin(block []byte, src []float32, last int) (codes [32]byte) {
+func encodeScaleMin(block []byte, src []float64, last int) (codes [32]byte) {
 	l := searchLine(src, last, false)
 	l = line{putHalf(block, l.scale), putHalf(block[2:], l.least)}
 	lineCodes(codes[:], src, l, last)

@@ -13,7 +13,7 @@ func decodeQ4_K(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ4_K(block []byte, src []float32) {
+func encodeQ4_K(block []byte, src []float64) {
 	s := encodeSuperLines(src, 15)
 	s.putScales(block)
 	s.putLow(block[16:144])

@@ -10,7 +10,7 @@ func decodeQ5_0(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ5_0(block []byte, src []float32) {
+func encodeQ5_0(block []byte, src []float64) {
 	codes := encodeScale(block, src, levels{16}, spread5)
 	pack5(block[2:6], block[6:22], &codes)
 }

@@ -10,7 +10,7 @@ func decodeQ5_1(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ5_1(block []byte, src []float32) {
+func encodeQ5_1(block []byte, src []float64) {
 	codes := encodeScaleMin(block, src, 31)
 	pack5(block[4:8], block[8:24], &codes)
 }

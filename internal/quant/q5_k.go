@@ -13,7 +13,7 @@ func decodeQ5_K(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ5_K(block []byte, src []float32) {
+func encodeQ5_K(block []byte, src []float64) {
 	s := encodeSuperLines(src, 31)
 	s.putScales(block)
 	high := block[16:48]

@@ -13,7 +13,7 @@ func decodeQ6_K(dst []float32, block []byte) {
 	}
 }
 
-func encodeQ6_K(block []byte, src []float32) {
+func encodeQ6_K(block []byte, src []float64) {
 	s := encodeSuperScales(src, levels{32}, spread6, 16, -128)
 	low, high, scales := block[:128], block[128:192], block[192:208]
 	clear(block)

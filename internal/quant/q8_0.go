@@ -11,13 +11,13 @@ func decodeQ8_0(dst []float32, block []byte) {
 
 // encodeQ8_0 makes the largest element 127 or -127. At 8 bits no other scale has much less
 // error.
-func encodeQ8_0(block []byte, src []float32) {
+func encodeQ8_0(block []byte, src []float64) {
 	largest := 0.0
 	for _, e := range src {
-		largest = max(largest, math.Abs(float64(e)))
+		largest = max(largest, math.Abs(e))
 	}
 	inverse := reciprocal(putHalf(block, largest/127))
 	for i, e := range src {
-		block[2+i] = byte(int8(min(max(math.RoundToEven(float64(e)*inverse), -127), 127)))
+		block[2+i] = byte(int8(min(max(math.RoundToEven(e*inverse), -127), 127)))
 	}
 }

@@ -15,7 +15,7 @@ const mostScale = 63
 
 // encodeSuperLines finds a line for each 32 elements and units for the lines, and then what
 // multiples of the units, and what units, have the least squared error.
-func encodeSuperLines(src []float32, last int) *superLines {
+func encodeSuperLines(src []float64, last int) *superLines {
 	var lines [8]line
 	var scale, minimum float64
 	for b := range lines {
@@ -59,14 +59,17 @@ func (s *superLines) line(b int) line {
 
 // improve gives each line the best of its neighbours, and returns the sums with it and how
 // much the squared error is below the sum of squares.
-func (s *superLines) improve(src []float32, last int) (sums [8]lineSums, total float64) {
+func (s *superLines) improve(src []float64, last int) (sums [8]lineSums, total float64) {
 	for b := range 8 {
 		x, saved := src[32*b:][:32], math.Inf(-1)
-		scale, minimum := int(s.scale[b]), int(s.minimum[b])
+		scale, minimum, elements := int(s.scale[b]), int(s.minimum[b]), 0.0
+		for _, e := range x {
+			elements += e
+		}
 		for i := max(scale-1, 0); i <= min(scale+1, mostScale); i++ {
 			for j := max(minimum-1, 0); j <= min(minimum+1, mostScale); j++ {
 				l := line{s.d * float64(i), -s.dmin * float64(j)}
-				t := sumLine(x, l.least, reciprocal(l.scale), last)
+				t := sumLine(x, elements, l.least, reciprocal(l.scale), last)
 				if v := t.saved(l); v > saved {
 					sums[b], saved = t, v
 					s.scale[b], s.minimum[b] = byte(i), byte(j)

@@ -12,9 +12,9 @@ type superScales struct {
 
 // encodeSuperScales finds a scale for each group and a unit for the scales, and then what
 // multiples of the unit, of least to -least-1, and what unit, have the least squared error.
-func encodeSuperScales(src []float32, l levels, spread []float64, groups, least int) *superScales {
+func encodeSuperScales(src []float64, l levels, spread []float64, groups, least int) *superScales {
 	size := len(src) / groups
-	group := func(g int) []float32 { return src[g*size:][:size] }
+	group := func(g int) []float64 { return src[g*size:][:size] }
 	wanted, extreme := make([]float64, groups), 0.0
 	for g := range wanted {
 		if wanted[g] = l.search(group(g), spread); math.Abs(wanted[g]) > math.Abs(extreme) {

@@ -63,7 +63,7 @@ var formats = [...]struct {
 	block  int // elements of a block
 	bytes  int // of a block
 	decode func(dst []float32, block []byte)
-	encode func(block []byte, src []float32)
+	encode func(block []byte, src []float64)
 }{
 	F32:    {"F32", 1, 4, nil, nil},
 	BF16:   {"BF16", 1, 2, nil, nil},
