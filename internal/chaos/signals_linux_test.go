@@ -30,9 +30,13 @@ func busyCommands(t *testing.T, dir string) []busy {
 	model := small(t)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	long := []string{"--gen-length", "64", "--block-length", "64", "--steps", "64"}
+	inBlocks := []string{"--gen-length", "64", "--block-length", "8", "--steps", "64"}
 	return []busy{
 		{"generate", append([]string{"generate", "--model", model, "--prompt", "a"}, long...), nil},
 		{"generate --json", append([]string{"generate", "--model", model, "--prompt", "a", "--json", "--watch"}, long...), jsonLines},
+		{"generate --cache", append([]string{"generate", "--model", model, "--prompt", "a", "--json", "--cache", "dual", "--sparsity", "0.5"}, inBlocks...), cachedAnswer},
+		{"inspect --cache", append([]string{"inspect", "--random-ids", "100", "--cache", "prefix", "--out", path("inspect"), "--json"}, inBlocks...), jsonLines},
+		{"bench step --cache", []string{"bench", "step", "--length", "256", "--steps-per-mode", "10", "--cache", "dual", "--json"}, jsonLines},
 		{"generate --prompts", append([]string{"generate", "--json", "--prompts", prompts(t)}, quick...), jsonLines},
 		{"eval", []string{"eval", "--task", "lists@80", "--samples", "8"}, nil},
 		{"eval --json", []string{"eval", "--task", "lists@80", "--samples", "4", "--sparsity", "0.5,0.8", "--json", "--plots", path("plots")}, jsonLines},
@@ -70,7 +74,7 @@ func jsonLines(stdout string) error {
 // is whole, and so are its files.
 func TestInterrupts(t *testing.T) {
 	for k, cmd := range busyCommands(t, t.TempDir()) {
-		if !whole && k != 1 {
+		if !whole && k != 1 && k != 2 {
 			continue
 		}
 		begin := time.Now()

@@ -50,30 +50,37 @@ func TestWeightsCutWhileMapped(t *testing.T) {
 		{"convert", "--model", dir, "--type", "Q5_K_M", "--force", "--out", filepath.Join(t.TempDir(), "gguf")},
 		{"logits", "--model", dir, "--ids", strings.Repeat("5,", 1500) + "5", "--out", filepath.Join(t.TempDir(), "logits")},
 	}
-	for k, args := range commands[:pick(1, len(commands))] {
+	cutWhileMapped(t, weights, file, results, commands[:pick(1, len(commands))], "weights cut while mapped")
+}
+
+// cutWhileMapped runs commands that read a file and cuts it meanwhile. Some of them write
+// results.
+func cutWhileMapped(t *testing.T, path, file, results string, commands [][]string, kind string) {
+	t.Helper()
+	for k, args := range commands {
 		_ = os.Remove(results)
 		begin := time.Now()
 		pulsecol(args...).succeeds(t)
 		took := time.Since(begin)
 		for seed := range seeds(pick(1, 20)) {
 			_ = os.Remove(results)
-			write(t, weights, file)
+			write(t, path, file)
 			rng := rand.New(rand.NewPCG(uint64(seed), 10+uint64(k)))
 			end := rng.IntN(len(file))
 			c := pulsecol(args...)
-			c.note = fmt.Sprintf("model.safetensors cut to %d bytes while it runs, seed %d", end, seed)
+			c.note = fmt.Sprintf("%s cut to %d bytes while it runs, seed %d", filepath.Base(path), end, seed)
 			p := c.start(t)
 			time.Sleep(time.Duration(rng.Int64N(int64(took))))
-			must(t, os.Truncate(weights, int64(end)))
-			trials.add("weights cut while mapped")
+			must(t, os.Truncate(path, int64(end)))
+			trials.add(kind)
 			r := p.wait(t)
 			switch r.status {
 			case success:
 			case failure:
-				if c.oneLine(t, r); !strings.Contains(r.stderr, weights) {
+				if c.oneLine(t, r); !strings.Contains(r.stderr, path) {
 					t.Errorf("%s: %q does not name the file", c, shortened(r.stderr))
 				}
-				trials.add("weights cut while mapped, noticed")
+				trials.add(kind + ", noticed")
 			default:
 				t.Errorf("%s: status %d, signal %v: %s", c, r.status, r.signal, shortened(r.stderr))
 			}
@@ -81,6 +88,6 @@ func TestWeightsCutWhileMapped(t *testing.T) {
 				recordsOf(t, c, results, true)
 			}
 		}
-		write(t, weights, file)
+		write(t, path, file)
 	}
 }
