@@ -45,11 +45,12 @@ type Config struct {
 	// blocks of package graph, of linear layers are rounded to. The zero value,
 	// AutoPrecision, is Float32 on the CPU, which does not round, and BFloat16 on
 	// GPUs. BFloat16 and Int16 give other results, BFloat16 with about the error of
-	// rounding weights and activations to bfloat16, Int16 as a rule with less. Which
+	// rounding weights and activations to bfloat16, Int16 as a rule with less. Int8 rounds
+	// nothing but the inputs of linear layers whose weights are quantized. Which
 	// of them is fastest on the CPU depends on the processor; see docs/cpu-precision.md. On the
 	// CPU softmax, scores and gradients are float32, and so are all values between
 	// operators. On GPUs values between operators are of the same precision, and there
-	// is no Int16.
+	// is no Int16 and no Int8.
 	Precision Precision
 
 	// Device is where the operators run; the zero value is Auto.
@@ -77,6 +78,7 @@ const (
 	Float32       = op.Float32
 	BFloat16      = op.BFloat16 // 8 significant bits
 	Int16         = op.Int16    // integers with a common scale, 12 bits and a sign for a head dimension of 128
+	Int8          = op.Int8     // 8 bits with a scale for 32, of inputs of quantized weights
 )
 
 // Device is where operators run.
@@ -161,7 +163,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Precision.Validate() != nil {
-		bad("Precision is %v, want auto, float32, bfloat16 or int16", c.Precision)
+		bad("Precision is %v, want auto, float32, bfloat16, int16 or int8", c.Precision)
 	}
 	switch c.Device {
 	case Auto, CPU:
@@ -189,8 +191,8 @@ func (c Config) gpu() error {
 	if c.Cache != NoCache {
 		return fmt.Errorf("Cache %v runs on the CPU only", c.Cache)
 	}
-	if c.Precision == Int16 {
-		return errors.New("Precision int16 is the CPU's; GPUs take float32 and bfloat16")
+	if c.Precision == Int16 || c.Precision == Int8 {
+		return fmt.Errorf("Precision %v is the CPU's; GPUs take float32 and bfloat16", c.Precision)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestConfigValidate(t *testing.T) {
 		{c{Scale: -1}, "Scale is -1"},
 		{c{Scale: inf}, "Scale is +Inf"},
 		{c{Threads: -1}, "Threads is -1"},
-		{c{Precision: 4}, "Precision is Precision(4), want auto, float32, bfloat16 or int16"},
+		{c{Precision: 5}, "Precision is Precision(5), want auto, float32, bfloat16, int16 or int8"},
 		{c{Device: 9}, "Device is Device(9), want auto, cpu or cuda"},
 		{c{Schedule: pulsecol.Uniform{Eta: 2}}, "Eta is 2, want 0 < Eta <= 1"},
 		{c{Schedule: pulsecol.Uniform{Eta: -0.5}}, "Eta is -0.5"},
@@ -106,7 +106,7 @@ type (
 // TestConfigValidateReportsAll: all problems at once, each wrapping ErrConfig.
 func TestConfigValidateReportsAll(t *testing.T) {
 	err := pulsecol.Config{
-		Sparsity: 2, GroupSize: -2, Scale: -2, Device: 7, Threads: -1, Precision: 4,
+		Sparsity: 2, GroupSize: -2, Scale: -2, Device: 7, Threads: -1, Precision: 5,
 		Pattern: pulsecol.Blocks{Size: -2}, Schedule: pulsecol.Skip{Fraction: 2},
 	}.Validate()
 	if got := strings.Count(fmt.Sprint(err), pulsecol.ErrConfig.Error()); got != 8 {
@@ -117,7 +117,7 @@ func TestConfigValidateReportsAll(t *testing.T) {
 // TestPrecisionFor: left open, the precision is that of the device.
 func TestPrecisionFor(t *testing.T) {
 	for p, want := range map[pulsecol.Precision]pulsecol.Precision{
-		pulsecol.AutoPrecision: pulsecol.Float32, pulsecol.Float32: pulsecol.Float32, pulsecol.BFloat16: pulsecol.BFloat16, pulsecol.Int16: pulsecol.Int16,
+		pulsecol.AutoPrecision: pulsecol.Float32, pulsecol.Float32: pulsecol.Float32, pulsecol.BFloat16: pulsecol.BFloat16, pulsecol.Int16: pulsecol.Int16, pulsecol.Int8: pulsecol.Int8,
 	} {
 		ctl, err := pulsecol.NewController(pulsecol.Config{Device: pulsecol.CPU, Precision: p})
 		if err != nil {

@@ -133,6 +133,7 @@ func TestDevice(t *testing.T) {
 		{pulsecol.Config{Pattern: pulsecol.Streaming{}, Precision: pulsecol.Float32}, 16, pulsecol.CUDA, pulsecol.Float32},
 		{pulsecol.Config{}, 257, pulsecol.CPU, pulsecol.Float32},
 		{pulsecol.Config{Precision: pulsecol.Int16}, 128, pulsecol.CPU, pulsecol.Int16},
+		{pulsecol.Config{Precision: pulsecol.Int8}, 128, pulsecol.CPU, pulsecol.Int8},
 		{pulsecol.Config{Schedule: pulsecol.Adaptive{}}, 128, pulsecol.CPU, pulsecol.Float32},
 	} {
 		ctl := must(pulsecol.NewController(c.cfg))(t)

@@ -49,7 +49,7 @@ func Available() error {
 // and sums in float32. Between such operators that a Workspace has planned, values stay on
 // the GPU in that form.
 //
-// The error wraps op.ErrValue and names an unsupported parameter: Int16, and outside a
+// The error wraps op.ErrValue and names an unsupported parameter: Int16 or Int8, and outside a
 // controller's layer padding masks and selections other than single columns.
 func Wrap(o gorgonia.Op, p op.Precision) (gorgonia.Op, error) {
 	switch p {

@@ -345,7 +345,7 @@ func (r *recorder) Write(p []byte) (int, error) { return r.text.Write(p) }
 // TestPrecision: the controller's precision reaches the four operators with weights
 // and the three of attention of a block, and the head keeps its own.
 func TestPrecision(t *testing.T) {
-	for precision, want := range map[pulsecol.Precision]int{pulsecol.AutoPrecision: 2*(4+3) + 1, pulsecol.Float32: 2 * (4 + 3), pulsecol.BFloat16: 2 * (4 + 3), pulsecol.Int16: 2 * (4 + 3)} {
+	for precision, want := range map[pulsecol.Precision]int{pulsecol.AutoPrecision: 2*(4+3) + 1, pulsecol.Float32: 2 * (4 + 3), pulsecol.BFloat16: 2 * (4 + 3), pulsecol.Int16: 2 * (4 + 3), pulsecol.Int8: 2 * (4 + 3)} {
 		g := gorgonia.NewGraph()
 		ctl := newController(t, pulsecol.Config{Sparsity: 0.5, Precision: precision})
 		llada.build(t, g, ctl, 2, 6, 1, 2, 3, 6, 6, 6)

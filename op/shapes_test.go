@@ -56,8 +56,8 @@ func TestConstructorErrors(t *testing.T) {
 		"up: wrong shape: weight [3 2] takes 2 features, the first takes 3":           err(op.NewSwiGLU("layer", op.Projection{Weight: w}, op.Projection{Weight: op.Weight{Rows: 3, Cols: 2}})),
 		"gate has 2 outputs, up 3":     err(op.NewSwiGLU("layer", op.Projection{Weight: w}, op.Projection{Weight: op.Weight{Rows: 3, Cols: 3}})),
 		"2 heads of 4 from head -1 on": err(op.NewSplitHeads("layer", op.Heads{First: -1, Count: 2, Dim: 4})),
-		"precision is Precision(4)":    attention(op.AttentionParams{Precision: 4}),
-		"precision is Precision(5)":    err(op.NewLinear("layer", op.Projection{Weight: op.Weight{Rows: 2, Cols: 2, Precision: 5}})),
+		"precision is Precision(5)":    attention(op.AttentionParams{Precision: 5}),
+		"precision is Precision(6)":    err(op.NewLinear("layer", op.Projection{Weight: op.Weight{Rows: 2, Cols: 2, Precision: 6}})),
 		"0 heads of 4":                 err(op.NewSplitHeads("layer", op.Heads{Count: 0, Dim: 4})),
 		"2 heads of -4":                err(op.NewSplitHeads("layer", op.Heads{Count: 2, Dim: -4})),
 		"-1 heads":                     err(op.NewRoPE("layer", op.Heads{Count: -1, Dim: 4}, 1e4)),
@@ -261,7 +261,7 @@ func TestUnknownPrecision(t *testing.T) {
 		func() error { _, err := op.Apply(op.NewEmbed("e", w), ids); return err }(),
 		func() error { _, err := op.Apply(op.NewLMHead("h", w), x, rows); return err }(),
 	} {
-		if !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "want auto, float32, bfloat16 or int16") {
+		if !errors.Is(err, op.ErrValue) || !strings.Contains(err.Error(), "want auto, float32, bfloat16, int16 or int8") {
 			t.Errorf("%v, want ErrValue", err)
 		}
 	}

@@ -47,7 +47,7 @@ const (
 )
 
 // Precision is what the operands of products are rounded to: AutoPrecision, Float32,
-// BFloat16 or Int16.
+// BFloat16, Int16 or Int8.
 type Precision = kernel.Precision
 
 // The precisions of products.
@@ -56,6 +56,7 @@ const (
 	Float32       = kernel.Float32       // not rounded
 	BFloat16      = kernel.BFloat16      // 8 significant bits
 	Int16         = kernel.Int16         // integers with a common factor; CPU only
+	Int8          = kernel.Int8          // inputs of quantized weights in 8 bits; CPU only
 )
 
 // NewWeight returns the matrix stored in data, which must hold exactly

@@ -66,6 +66,7 @@ func TestPromptsEqualSingleRuns(t *testing.T) {
 		{"full", llada, 3},
 		{"pulsecol", append(llada, "--sparsity", "0.5", "--block-length", "8"), 3},
 		{"int16", append(llada, "--sparsity", "0.5", "--precision", "int16"), 3},
+		{"int8", append(llada, "--precision", "int8"), 3},
 		{"bfloat16", append(llada, "--precision", "bfloat16"), 3},
 		{"guided", append(llada, "--cfg-scale", "0.5", "--method", "window", "--window", "8"), 3},
 		{"sparsed", append(llada, "--method", "sparsed", "--block-size", "8"), 3},

@@ -18,11 +18,11 @@ type methodFlags struct {
 	attentionFlags
 	cacheFlags
 
-	Precision string `group:"Attention" enum:"auto,float32,bfloat16,int16" default:"auto" help:"What the operands of products are rounded to: auto (float32 on the CPU, bfloat16 on GPUs), float32 (not at all), bfloat16 or int16, with other results. Which is fastest depends on the processor. Default: auto."`
+	Precision string `group:"Attention" enum:"auto,float32,bfloat16,int16,int8" default:"auto" help:"What the operands of products are rounded to: auto (float32 on the CPU, bfloat16 on GPUs), float32 (not at all), bfloat16 or int16, with other results; int8: the inputs of quantized weights alone. Which is fastest depends on the processor. Default: auto."`
 }
 
 // precisions are the values of --precision.
-var precisions = map[string]pulsecol.Precision{"auto": pulsecol.AutoPrecision, "float32": pulsecol.Float32, "bfloat16": pulsecol.BFloat16, "int16": pulsecol.Int16}
+var precisions = map[string]pulsecol.Precision{"auto": pulsecol.AutoPrecision, "float32": pulsecol.Float32, "bfloat16": pulsecol.BFloat16, "int16": pulsecol.Int16, "int8": pulsecol.Int8}
 
 // attentionFlags set up the methods.
 type attentionFlags struct {

@@ -34,7 +34,7 @@ var oddValues = []string{
 	"2147483648", "4294967296", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "18446744073709551616", strings.Repeat("9", 400),
 	",", ",,", "1,", ",1", "1,2,3", "1,1", "0,1", "1;2", "[1]", "{}", "null", "true", "false", "yes", "١", "é", "\u202e", "\xff\xfe", "\x01\x1b[2J", "a\nb", "a\tb", "'", `"`, `\`, "%s%d%n", "$HOME", "*", "~",
 	"auto", "cpu", "cuda", "full", "pulsecol", "sparsed", "window", "streaming", "block-pr", "column-ss", "oracle", "full,full", "uniform", "random", "power", "adaptive", "skip", "always", "dense",
-	"llada", "dream", "prefix", "dual", "none", "float32", "bfloat16", "int16", "f64", "origin", "entropy", "confidence_threshold", "low_confidence", "png", "svg", "all", "generated", "builtin",
+	"llada", "dream", "prefix", "dual", "none", "float32", "bfloat16", "int16", "int8", "f64", "origin", "entropy", "confidence_threshold", "low_confidence", "png", "svg", "all", "generated", "builtin",
 	"lists", "lists@80", "lists@0", "lists@-1", "lists@99999999999999999999", "lists@80,lists@80", "ruler/vt@1", "ruler/niah_single_1@200", "gsm8k", "humaneval", "@", "@@",
 	".", "..", "none/none", "/dev/null", "/proc/none", "org/name", "org/name@main", "a/../b", strings.Repeat("x", 5000), strings.Repeat("x/", 2000),
 }

@@ -71,7 +71,7 @@ func CountProducts(before func(n int), f func()) int {
 func checked(l *isa) *isa {
 	c := *l
 	c.mulRows, c.mulCols = checkedMulRows(l.mulRows), checkedMulCols(l.mulCols)
-	c.bf16, c.int16 = checkedBF16(l.bf16), checkedInt16(l.int16)
+	c.bf16, c.int16, c.codes = checkedBF16(l.bf16), checkedInt16(l.int16), checkedCodes(l.codes)
 	c.softmax = func(s []float32, rows int, state []float32) {
 		require("softmax", rows > 0 && rows*lanes <= len(s) && len(state) >= 3*lanes, rows, len(s), len(state))
 		l.softmax(s, rows, state)

@@ -121,6 +121,7 @@ type isa struct {
 
 	bf16  bf16Products
 	int16 int16Products
+	codes codeProducts
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 // instruction set only if the operating system saves its registers.
 func isas() []*isa {
 	found := []*isa{}
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() {
 		avx2 := &isa{
 			name:        "avx2",
 			mulRows:     mulRowsAVX2,
@@ -32,6 +32,7 @@ func isas() []*isa {
 			sortKeys:    sortKeysPortable,
 			partition:   partitionPortable,
 			peakFMA:     peakFMAAVX2,
+			codes:       avx2Codes(),
 		}
 		avx2.bf16 = avx2.roundedProducts(roundRowsUnits)
 		avx2.int16 = avx2.integerProducts()
@@ -54,7 +55,9 @@ func isas() []*isa {
 			avx512.peakFMA = peakFMAAVX512
 			avx512.bf16 = avx512.roundedProducts(roundRowsAVX512)
 			avx512.int16 = avx512.integerProducts()
+			avx512.codes = avx512Codes()
 			if cpu.X86.HasAVX512VNNI {
+				avx512.codes = avx512VNNICodes()
 				avx512.int16 = int16Products{
 					perWord:  2,
 					packRows: packRowsAVX512VNNI,
@@ -109,6 +112,13 @@ func roundRowsUnits(dst []float32, ldd int, list []int32, src []float32, lds, n 
 	if units < n {
 		roundRowsPortable(dst[units:], ldd, list, src[units:], lds, n-units)
 	}
+}
+
+// hasF16C reports whether the processor converts binary16 numbers, which package cpu does not
+// say. Every one with AVX2 does.
+func hasF16C() bool {
+	_, _, features, _ := cpuid(1, 0)
+	return features>>29&1 != 0
 }
 
 // slowBF16 reports whether the processor has VDPBF16PS, but is faster without.

@@ -299,6 +299,86 @@ func packColsAVX512VNNI(dst []float32, ldd int, units []float32, list []int32, s
 //go:noescape
 func unscaleAVX512VNNI(c []float32, ldc int, sums []float32, rows int, byRow []float32, byLane []float32, keep []float32)
 
+// unpackQ8_0AVX2 is codeProducts.unpack of Q8_0.
+//
+//go:noescape
+func unpackQ8_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ4_0AVX2 is codeProducts.unpack of Q4_0.
+//
+//go:noescape
+func unpackQ4_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ4_1AVX2 is codeProducts.unpack of Q4_1.
+//
+//go:noescape
+func unpackQ4_1AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ5_0AVX2 is codeProducts.unpack of Q5_0.
+//
+//go:noescape
+func unpackQ5_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ5_1AVX2 is codeProducts.unpack of Q5_1.
+//
+//go:noescape
+func unpackQ5_1AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ4_KAVX2 is codeProducts.unpack of Q4_K.
+//
+//go:noescape
+func unpackQ4_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ5_KAVX2 is codeProducts.unpack of Q5_K.
+//
+//go:noescape
+func unpackQ5_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackQ6_KAVX2 is codeProducts.unpack of Q6_K.
+//
+//go:noescape
+func unpackQ6_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackIQ4_NLAVX2 is codeProducts.unpack of IQ4_NL.
+//
+//go:noescape
+func unpackIQ4_NLAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// unpackIQ4_XSAVX2 is codeProducts.unpack of IQ4_XS.
+//
+//go:noescape
+func unpackIQ4_XSAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+
+// roundBlocksAVX2 is codeProducts.roundBlocks.
+//
+//go:noescape
+func roundBlocksAVX2(dst []float32, src []float32, blocks int)
+
+// expandAVX2 is codeProducts.expand; minima may be empty.
+//
+//go:noescape
+func expandAVX2(dst []float32, codes []float32, scales []float32, minima []float32, n int, group int, offset int)
+
+// expandAVX512 is codeProducts.expand; minima may be empty.
+//
+//go:noescape
+func expandAVX512(dst []float32, codes []float32, scales []float32, minima []float32, n int, group int, offset int)
+
+// mulBlocksOffsetAVX512VNNI is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksOffsetAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
+// mulBlocksMinimaAVX512VNNI is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksMinimaAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
+// mulBlocksHalvesAVX512VNNI is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksHalvesAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
 // cpuid is the instruction of that name.
 //
 //go:noescape

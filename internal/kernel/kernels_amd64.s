@@ -5798,6 +5798,1866 @@ set:
 	VZEROUPPER
 	RET
 
+DATA bits<>+0(SB)/8, $0x0000000000000000
+DATA bits<>+8(SB)/8, $0x0101010101010101
+DATA bits<>+16(SB)/8, $0x0202020202020202
+DATA bits<>+24(SB)/8, $0x0303030303030303
+DATA bits<>+32(SB)/8, $0x8040201008040201
+DATA bits<>+40(SB)/8, $0x8040201008040201
+DATA bits<>+48(SB)/8, $0x8040201008040201
+DATA bits<>+56(SB)/8, $0x8040201008040201
+GLOBL bits<>(SB), RODATA|NOPTR, $64
+
+DATA uneven<>+0(SB)/1, $0x01
+DATA uneven<>+1(SB)/1, $0x18
+DATA uneven<>+2(SB)/1, $0x2d
+DATA uneven<>+3(SB)/1, $0x3f
+DATA uneven<>+4(SB)/1, $0x4f
+DATA uneven<>+5(SB)/1, $0x5d
+DATA uneven<>+6(SB)/1, $0x6a
+DATA uneven<>+7(SB)/1, $0x76
+DATA uneven<>+8(SB)/1, $0x81
+DATA uneven<>+9(SB)/1, $0x8d
+DATA uneven<>+10(SB)/1, $0x99
+DATA uneven<>+11(SB)/1, $0xa6
+DATA uneven<>+12(SB)/1, $0xb5
+DATA uneven<>+13(SB)/1, $0xc5
+DATA uneven<>+14(SB)/1, $0xd9
+DATA uneven<>+15(SB)/1, $0xf1
+DATA uneven<>+16(SB)/1, $0x01
+DATA uneven<>+17(SB)/1, $0x18
+DATA uneven<>+18(SB)/1, $0x2d
+DATA uneven<>+19(SB)/1, $0x3f
+DATA uneven<>+20(SB)/1, $0x4f
+DATA uneven<>+21(SB)/1, $0x5d
+DATA uneven<>+22(SB)/1, $0x6a
+DATA uneven<>+23(SB)/1, $0x76
+DATA uneven<>+24(SB)/1, $0x81
+DATA uneven<>+25(SB)/1, $0x8d
+DATA uneven<>+26(SB)/1, $0x99
+DATA uneven<>+27(SB)/1, $0xa6
+DATA uneven<>+28(SB)/1, $0xb5
+DATA uneven<>+29(SB)/1, $0xc5
+DATA uneven<>+30(SB)/1, $0xd9
+DATA uneven<>+31(SB)/1, $0xf1
+GLOBL uneven<>(SB), RODATA|NOPTR, $32
+
+// func unpackQ8_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x00000022, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x80808080, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0 (AX)(R8*1)
+	MOVWLZX    (AX), R9
+	VMOVD      R9, X1
+	VCVTPH2PS  X1, X1
+	VMOVSS     X1, (DX)
+	VPXOR      2(AX), Y0, Y1
+	VMOVDQU    Y1, (CX)
+	ADDQ       $0x00000022, AX
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000004, DX
+	DECQ       DI
+	JNZ        block
+	ADDQ       SI, AX
+	DECQ       BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func unpackQ4_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x00000012, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0  (AX)(R8*1)
+	MOVWLZX     (AX), R9
+	VMOVD       R9, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (DX)
+	VMOVDQU     2(AX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, (CX)
+	ADDQ        $0x00000012, AX
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000004, DX
+	DECQ        DI
+	JNZ         block
+	ADDQ        SI, AX
+	DECQ        BX
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func unpackQ4_1AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), SI
+	MOVQ         stride+104(FP), DI
+	MOVQ         ahead+120(FP), R9
+	MOVQ         n+112(FP), R8
+	IMUL3Q       $0x00000014, R8, R8
+	SUBQ         R8, DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+
+row:
+	MOVQ n+112(FP), R8
+
+block:
+	PREFETCHT0  (AX)(R9*1)
+	MOVWLZX     (AX), R10
+	VMOVD       R10, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (DX)
+	MOVWLZX     2(AX), R10
+	VMOVD       R10, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (BX)
+	VMOVDQU     4(AX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, (CX)
+	ADDQ        $0x00000014, AX
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000004, DX
+	ADDQ        $0x00000004, BX
+	DECQ        R8
+	JNZ         block
+	ADDQ        DI, AX
+	DECQ        SI
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func unpackQ5_0AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x00000016, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x10101010, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VMOVDQU      bits<>+0(SB), Y1
+	VMOVDQU      bits<>+32(SB), Y2
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0   (AX)(R8*1)
+	MOVWLZX      (AX), R9
+	VMOVD        R9, X4
+	VCVTPH2PS    X4, X4
+	VMOVSS       X4, (DX)
+	VMOVDQU      6(AX), X4
+	VPSRLW       $0x04, X4, X5
+	VINSERTI128  $0x01, X5, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 2(AX), Y6
+	VPSHUFB      Y1, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPCMPEQB     Y2, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, (CX)
+	ADDQ         $0x00000016, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000004, DX
+	DECQ         DI
+	JNZ          block
+	ADDQ         SI, AX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func unpackQ5_1AVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), SI
+	MOVQ         stride+104(FP), DI
+	MOVQ         ahead+120(FP), R9
+	MOVQ         n+112(FP), R8
+	IMUL3Q       $0x00000018, R8, R8
+	SUBQ         R8, DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x10101010, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VMOVDQU      bits<>+0(SB), Y1
+	VMOVDQU      bits<>+32(SB), Y2
+
+row:
+	MOVQ n+112(FP), R8
+
+block:
+	PREFETCHT0   (AX)(R9*1)
+	MOVWLZX      (AX), R10
+	VMOVD        R10, X4
+	VCVTPH2PS    X4, X4
+	VMOVSS       X4, (DX)
+	MOVWLZX      2(AX), R10
+	VMOVD        R10, X4
+	VCVTPH2PS    X4, X4
+	VMOVSS       X4, (BX)
+	VMOVDQU      8(AX), X4
+	VPSRLW       $0x04, X4, X5
+	VINSERTI128  $0x01, X5, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPBROADCASTD 4(AX), Y6
+	VPSHUFB      Y1, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPCMPEQB     Y2, Y6, Y6
+	VPAND        Y3, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, (CX)
+	ADDQ         $0x00000018, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000004, BX
+	DECQ         R8
+	JNZ          block
+	ADDQ         DI, AX
+	DECQ         SI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func unpackQ4_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), SI
+	MOVQ         stride+104(FP), DI
+	MOVQ         ahead+120(FP), R9
+	MOVQ         n+112(FP), R8
+	IMUL3Q       $0x00000090, R8, R8
+	SUBQ         R8, DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x80000000, R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Y1
+
+row:
+	MOVQ n+112(FP), R8
+
+block:
+	PREFETCHT0   (AX)(R9*1)
+	PREFETCHT0   64(AX)(R9*1)
+	PREFETCHT0   128(AX)(R9*1)
+	MOVL         4(AX), R10
+	ANDL         $0x3f3f3f3f, R10
+	MOVL         12(AX), R11
+	ANDL         $0x0f0f0f0f, R11
+	MOVL         4(AX), R12
+	SHRL         $0x06, R12
+	ANDL         $0x03030303, R12
+	SHLL         $0x04, R12
+	ORL          R12, R11
+	SHLQ         $0x20, R11
+	ORQ          R10, R11
+	VMOVQ        R11, X2
+	VPMOVZXBD    X2, Y2
+	MOVWLZX      (AX), R10
+	VMOVD        R10, X3
+	VCVTPH2PS    X3, X3
+	VBROADCASTSS X3, Y3
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	MOVWLZX      2(AX), R10
+	VMOVD        R10, X2
+	VCVTPH2PS    X2, X2
+	VBROADCASTSS X2, Y2
+	VXORPS       Y1, Y2, Y2
+	MOVL         8(AX), R10
+	ANDL         $0x3f3f3f3f, R10
+	MOVL         12(AX), R11
+	SHRL         $0x04, R11
+	ANDL         $0x0f0f0f0f, R11
+	MOVL         8(AX), R12
+	SHRL         $0x06, R12
+	ANDL         $0x03030303, R12
+	SHLL         $0x04, R12
+	ORL          R12, R11
+	SHLQ         $0x20, R11
+	ORQ          R10, R11
+	VMOVQ        R11, X3
+	VPMOVZXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (BX)
+	VMOVDQU      16(AX), Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      Y2, (CX)
+	VMOVDQU      Y3, 32(CX)
+	VMOVDQU      48(AX), Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      Y2, 64(CX)
+	VMOVDQU      Y3, 96(CX)
+	VMOVDQU      80(AX), Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      Y2, 128(CX)
+	VMOVDQU      Y3, 160(CX)
+	VMOVDQU      112(AX), Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      Y2, 192(CX)
+	VMOVDQU      Y3, 224(CX)
+	ADDQ         $0x00000090, AX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	DECQ         R8
+	JNZ          block
+	ADDQ         DI, AX
+	DECQ         SI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func unpackQ5_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), SI
+	MOVQ         stride+104(FP), DI
+	MOVQ         ahead+120(FP), R9
+	MOVQ         n+112(FP), R8
+	IMUL3Q       $0x000000b0, R8, R8
+	SUBQ         R8, DI
+	MOVL         $0x0f0f0f0f, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x80000000, R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x10101010, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+
+row:
+	MOVQ n+112(FP), R8
+
+block:
+	PREFETCHT0   (AX)(R9*1)
+	PREFETCHT0   64(AX)(R9*1)
+	PREFETCHT0   128(AX)(R9*1)
+	MOVL         4(AX), R10
+	ANDL         $0x3f3f3f3f, R10
+	MOVL         12(AX), R11
+	ANDL         $0x0f0f0f0f, R11
+	MOVL         4(AX), R12
+	SHRL         $0x06, R12
+	ANDL         $0x03030303, R12
+	SHLL         $0x04, R12
+	ORL          R12, R11
+	SHLQ         $0x20, R11
+	ORQ          R10, R11
+	VMOVQ        R11, X3
+	VPMOVZXBD    X3, Y3
+	MOVWLZX      (AX), R10
+	VMOVD        R10, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (DX)
+	MOVWLZX      2(AX), R10
+	VMOVD        R10, X3
+	VCVTPH2PS    X3, X3
+	VBROADCASTSS X3, Y3
+	VXORPS       Y1, Y3, Y3
+	MOVL         8(AX), R10
+	ANDL         $0x3f3f3f3f, R10
+	MOVL         12(AX), R11
+	SHRL         $0x04, R11
+	ANDL         $0x0f0f0f0f, R11
+	MOVL         8(AX), R12
+	SHRL         $0x06, R12
+	ANDL         $0x03030303, R12
+	SHLL         $0x04, R12
+	ORL          R12, R11
+	SHLQ         $0x20, R11
+	ORQ          R10, R11
+	VMOVQ        R11, X4
+	VPMOVZXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (BX)
+	VMOVDQU      16(AX), Y3
+	VMOVDQU      48(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPSLLW       $0x04, Y3, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      Y4, (CX)
+	VPAND        Y0, Y5, Y5
+	VPSLLW       $0x03, Y3, Y4
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMOVDQU      Y5, 32(CX)
+	VMOVDQU      80(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPSLLW       $0x02, Y3, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      Y4, 64(CX)
+	VPAND        Y0, Y5, Y5
+	VPSLLW       $0x01, Y3, Y4
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMOVDQU      Y5, 96(CX)
+	VMOVDQU      112(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y2, Y3, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      Y4, 128(CX)
+	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x01, Y3, Y4
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMOVDQU      Y5, 160(CX)
+	VMOVDQU      144(AX), Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x02, Y3, Y6
+	VPAND        Y2, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VMOVDQU      Y4, 192(CX)
+	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VPOR         Y3, Y5, Y5
+	VMOVDQU      Y5, 224(CX)
+	ADDQ         $0x000000b0, AX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	DECQ         R8
+	JNZ          block
+	ADDQ         DI, AX
+	DECQ         SI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func unpackQ6_KAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x000000d2, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x30303030, DI
+	VMOVD        DI, X1
+	VPBROADCASTD X1, Y1
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0   (AX)(R8*1)
+	PREFETCHT0   64(AX)(R8*1)
+	PREFETCHT0   128(AX)(R8*1)
+	PREFETCHT0   192(AX)(R8*1)
+	MOVWLZX      208(AX), R9
+	VMOVD        R9, X2
+	VCVTPH2PS    X2, X2
+	VBROADCASTSS X2, Y2
+	VPMOVSXBD    192(AX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (DX)
+	VPMOVSXBD    200(AX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(DX)
+	VMOVDQU      128(AX), Y2
+	VMOVDQU      (AX), Y3
+	VMOVDQU      32(AX), Y4
+	VPAND        Y0, Y3, Y5
+	VPSLLW       $0x04, Y2, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, (CX)
+	VPAND        Y0, Y4, Y5
+	VPSLLW       $0x02, Y2, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, 32(CX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPAND        Y1, Y2, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      Y3, 64(CX)
+	VPSRLW       $0x04, Y4, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 96(CX)
+	VMOVDQU      160(AX), Y2
+	VMOVDQU      64(AX), Y3
+	VMOVDQU      96(AX), Y4
+	VPAND        Y0, Y3, Y5
+	VPSLLW       $0x04, Y2, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, 128(CX)
+	VPAND        Y0, Y4, Y5
+	VPSLLW       $0x02, Y2, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      Y5, 160(CX)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPAND        Y1, Y2, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      Y3, 192(CX)
+	VPSRLW       $0x04, Y4, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 224(CX)
+	ADDQ         $0x000000d2, AX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000040, DX
+	DECQ         DI
+	JNZ          block
+	ADDQ         SI, AX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func unpackIQ4_NLAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x00000012, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	VMOVDQU      uneven<>+0(SB), Y1
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0  (AX)(R8*1)
+	MOVWLZX     (AX), R9
+	VMOVD       R9, X2
+	VCVTPH2PS   X2, X2
+	VMOVSS      X2, (DX)
+	VMOVDQU     2(AX), X2
+	VPSRLW      $0x04, X2, X3
+	VINSERTI128 $0x01, X3, Y2, Y3
+	VPAND       Y0, Y3, Y3
+	VPSHUFB     Y3, Y1, Y3
+	VMOVDQU     Y3, (CX)
+	ADDQ        $0x00000012, AX
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000004, DX
+	DECQ        DI
+	JNZ         block
+	ADDQ        SI, AX
+	DECQ        BX
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func unpackIQ4_XSAVX2(codes []byte, scales []float32, minima []float32, blocks []byte, rows int, stride int, n int, ahead int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-128
+	MOVQ         blocks_base+72(FP), AX
+	MOVQ         codes_base+0(FP), CX
+	MOVQ         scales_base+24(FP), DX
+	MOVQ         minima_base+48(FP), BX
+	MOVQ         rows+96(FP), BX
+	MOVQ         stride+104(FP), SI
+	MOVQ         ahead+120(FP), R8
+	MOVQ         n+112(FP), DI
+	IMUL3Q       $0x00000088, DI, DI
+	SUBQ         DI, SI
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	VMOVDQU      uneven<>+0(SB), Y1
+	VMOVDQU      scaleShifts<>+0(SB), Y2
+	VMOVDQU      scaleShifts<>+32(SB), Y3
+	MOVL         $0x0000000f, DI
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x00000003, DI
+	VMOVD        DI, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x00000020, DI
+	VMOVD        DI, X6
+	VPBROADCASTD X6, Y6
+
+row:
+	MOVQ n+112(FP), DI
+
+block:
+	PREFETCHT0   (AX)(R8*1)
+	PREFETCHT0   64(AX)(R8*1)
+	PREFETCHT0   128(AX)(R8*1)
+	VPBROADCASTD 4(AX), Y7
+	VPSRLVD      Y2, Y7, Y7
+	VPAND        Y4, Y7, Y7
+	MOVWLZX      2(AX), R9
+	VMOVD        R9, X8
+	VPBROADCASTD X8, Y8
+	VPSRLVD      Y3, Y8, Y8
+	VPAND        Y5, Y8, Y8
+	VPSLLD       $0x04, Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VPSUBD       Y6, Y7, Y7
+	MOVWLZX      (AX), R9
+	VMOVD        R9, X8
+	VCVTPH2PS    X8, X8
+	VBROADCASTSS X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (DX)
+	VMOVDQU      8(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, (CX)
+	VMOVDQU      24(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 32(CX)
+	VMOVDQU      40(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 64(CX)
+	VMOVDQU      56(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 96(CX)
+	VMOVDQU      72(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 128(CX)
+	VMOVDQU      88(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 160(CX)
+	VMOVDQU      104(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 192(CX)
+	VMOVDQU      120(AX), X9
+	VPSRLW       $0x04, X9, X7
+	VINSERTI128  $0x01, X7, Y9, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VMOVDQU      Y7, 224(CX)
+	ADDQ         $0x00000088, AX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000020, DX
+	DECQ         DI
+	JNZ          block
+	ADDQ         SI, AX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA scaleShifts<>+0(SB)/4, $0x00000000
+DATA scaleShifts<>+4(SB)/4, $0x00000004
+DATA scaleShifts<>+8(SB)/4, $0x00000008
+DATA scaleShifts<>+12(SB)/4, $0x0000000c
+DATA scaleShifts<>+16(SB)/4, $0x00000010
+DATA scaleShifts<>+20(SB)/4, $0x00000014
+DATA scaleShifts<>+24(SB)/4, $0x00000018
+DATA scaleShifts<>+28(SB)/4, $0x0000001c
+DATA scaleShifts<>+32(SB)/4, $0x00000000
+DATA scaleShifts<>+36(SB)/4, $0x00000002
+DATA scaleShifts<>+40(SB)/4, $0x00000004
+DATA scaleShifts<>+44(SB)/4, $0x00000006
+DATA scaleShifts<>+48(SB)/4, $0x00000008
+DATA scaleShifts<>+52(SB)/4, $0x0000000a
+DATA scaleShifts<>+56(SB)/4, $0x0000000c
+DATA scaleShifts<>+60(SB)/4, $0x0000000e
+GLOBL scaleShifts<>(SB), RODATA|NOPTR, $64
+
+// func roundBlocksAVX2(dst []float32, src []float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·roundBlocksAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	MOVQ         blocks+48(FP), DX
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x7f7fffff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x0d800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x42fe0000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMOVDQU      bytesInOrder<>+0(SB), Y4
+
+block:
+	VMOVUPS      (CX), Y5
+	VPAND        Y0, Y5, Y9
+	VMOVUPS      32(CX), Y6
+	VPAND        Y0, Y6, Y7
+	VPMAXUD      Y7, Y9, Y9
+	VMOVUPS      64(CX), Y7
+	VPAND        Y0, Y7, Y8
+	VPMAXUD      Y8, Y9, Y9
+	VMOVUPS      96(CX), Y8
+	VPAND        Y0, Y8, Y10
+	VPMAXUD      Y10, Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X10
+	VPMAXUD      X10, X9, X10
+	VPSHUFD      $0x4e, X10, X9
+	VPMAXUD      X9, X10, X10
+	VPSHUFD      $0xb1, X10, X9
+	VPMAXUD      X9, X10, X10
+	VPCMPGTD     X1, X10, X9
+	VMAXPS       X2, X10, X10
+	VDIVPS       X3, X10, X11
+	VORPS        X9, X11, X11
+	VMOVSS       X11, 32(AX)
+	VDIVPS       X10, X3, X10
+	VANDNPS      X10, X9, X10
+	VBROADCASTSS X10, Y10
+	VMULPS       Y10, Y5, Y5
+	VCVTPS2DQ    Y5, Y5
+	VMULPS       Y10, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VMULPS       Y10, Y7, Y7
+	VCVTPS2DQ    Y7, Y7
+	VMULPS       Y10, Y8, Y8
+	VCVTPS2DQ    Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VPADDD       Y5, Y6, Y10
+	VEXTRACTI128 $0x01, Y10, X11
+	VPADDD       X11, X10, X11
+	VPSHUFD      $0x4e, X11, X10
+	VPADDD       X10, X11, X11
+	VPSHUFD      $0xb1, X11, X10
+	VPADDD       X10, X11, X11
+	VPSUBD       X11, X9, X11
+	VMOVD        X11, 40(AX)
+	VPADDD       Y7, Y8, Y10
+	VEXTRACTI128 $0x01, Y10, X12
+	VPADDD       X12, X10, X12
+	VPSHUFD      $0x4e, X12, X10
+	VPADDD       X10, X12, X12
+	VPSHUFD      $0xb1, X12, X10
+	VPADDD       X10, X12, X12
+	VPSUBD       X12, X9, X12
+	VMOVD        X12, 44(AX)
+	VPADDD       X11, X12, X9
+	VMOVD        X9, 36(AX)
+	VPACKSSDW    Y6, Y5, Y5
+	VPACKSSDW    Y8, Y7, Y7
+	VPACKSSWB    Y7, Y5, Y5
+	VPERMD       Y5, Y4, Y5
+	VMOVDQU      Y5, (AX)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x000000c0, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA bytesInOrder<>+0(SB)/4, $0x00000000
+DATA bytesInOrder<>+4(SB)/4, $0x00000004
+DATA bytesInOrder<>+8(SB)/4, $0x00000001
+DATA bytesInOrder<>+12(SB)/4, $0x00000005
+DATA bytesInOrder<>+16(SB)/4, $0x00000002
+DATA bytesInOrder<>+20(SB)/4, $0x00000006
+DATA bytesInOrder<>+24(SB)/4, $0x00000003
+DATA bytesInOrder<>+28(SB)/4, $0x00000007
+GLOBL bytesInOrder<>(SB), RODATA|NOPTR, $32
+
+// func expandAVX2(dst []float32, codes []float32, scales []float32, minima []float32, n int, group int, offset int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·expandAVX2(SB), NOSPLIT, $0-120
+	MOVQ         offset+112(FP), AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x000000ff, AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Y1
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         minima_base+72(FP), BX
+	MOVQ         n+96(FP), SI
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         minima_len+80(FP), R8
+
+group:
+	VMOVUPS (DX), Y4
+	VMOVUPS 32(DX), Y5
+	ADDQ    $0x00000080, DX
+	TESTQ   R8, R8
+	JZ      words
+	VMOVUPS (BX), Y2
+	VMOVUPS 32(BX), Y3
+	ADDQ    $0x00000080, BX
+
+words:
+	MOVQ group+104(FP), DI
+	SUBQ DI, SI
+
+word:
+	VMOVUPS      (CX), Y6
+	VPAND        Y1, Y6, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y2, Y4, Y7
+	VMOVUPS      Y7, (AX)
+	VPSRLD       $0x08, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y2, Y4, Y7
+	VMOVUPS      Y7, 128(AX)
+	VPSRLD       $0x10, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y2, Y4, Y7
+	VMOVUPS      Y7, 256(AX)
+	VPSRLD       $0x18, Y6, Y6
+	VPSUBD       Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD213PS  Y2, Y4, Y6
+	VMOVUPS      Y6, 384(AX)
+	VMOVUPS      32(CX), Y6
+	VPAND        Y1, Y6, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y3, Y5, Y7
+	VMOVUPS      Y7, 32(AX)
+	VPSRLD       $0x08, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y3, Y5, Y7
+	VMOVUPS      Y7, 160(AX)
+	VPSRLD       $0x10, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y0, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  Y3, Y5, Y7
+	VMOVUPS      Y7, 288(AX)
+	VPSRLD       $0x18, Y6, Y6
+	VPSUBD       Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD213PS  Y3, Y5, Y6
+	VMOVUPS      Y6, 416(AX)
+	ADDQ         $0x00000200, AX
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x04, DI
+	JNZ          word
+	TESTQ        SI, SI
+	JNZ          group
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         minima_base+72(FP), BX
+	MOVQ         n+96(FP), SI
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         minima_len+80(FP), R8
+
+group_right:
+	VMOVUPS 64(DX), Y4
+	VMOVUPS 96(DX), Y5
+	ADDQ    $0x00000080, DX
+	TESTQ   R8, R8
+	JZ      word_rights
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	ADDQ    $0x00000080, BX
+
+word_rights:
+	MOVQ group+104(FP), DI
+	SUBQ DI, SI
+
+word_right:
+	VMOVUPS     64(CX), Y6
+	VPAND       Y1, Y6, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y2, Y4, Y7
+	VMOVUPS     Y7, 64(AX)
+	VPSRLD      $0x08, Y6, Y7
+	VPAND       Y1, Y7, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y2, Y4, Y7
+	VMOVUPS     Y7, 192(AX)
+	VPSRLD      $0x10, Y6, Y7
+	VPAND       Y1, Y7, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y2, Y4, Y7
+	VMOVUPS     Y7, 320(AX)
+	VPSRLD      $0x18, Y6, Y6
+	VPSUBD      Y0, Y6, Y6
+	VCVTDQ2PS   Y6, Y6
+	VFMADD213PS Y2, Y4, Y6
+	VMOVUPS     Y6, 448(AX)
+	VMOVUPS     96(CX), Y6
+	VPAND       Y1, Y6, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y3, Y5, Y7
+	VMOVUPS     Y7, 96(AX)
+	VPSRLD      $0x08, Y6, Y7
+	VPAND       Y1, Y7, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y3, Y5, Y7
+	VMOVUPS     Y7, 224(AX)
+	VPSRLD      $0x10, Y6, Y7
+	VPAND       Y1, Y7, Y7
+	VPSUBD      Y0, Y7, Y7
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS Y3, Y5, Y7
+	VMOVUPS     Y7, 352(AX)
+	VPSRLD      $0x18, Y6, Y6
+	VPSUBD      Y0, Y6, Y6
+	VCVTDQ2PS   Y6, Y6
+	VFMADD213PS Y3, Y5, Y6
+	VMOVUPS     Y6, 480(AX)
+	ADDQ        $0x00000200, AX
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x04, DI
+	JNZ         word_right
+	TESTQ       SI, SI
+	JNZ         group_right
+	VZEROUPPER
+	RET
+
+// func expandAVX512(dst []float32, codes []float32, scales []float32, minima []float32, n int, group int, offset int)
+// Requires: AVX, AVX512F
+TEXT ·expandAVX512(SB), NOSPLIT, $0-120
+	MOVQ         offset+112(FP), AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x000000ff, AX
+	VMOVD        AX, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         scales_base+48(FP), DX
+	MOVQ         minima_base+72(FP), BX
+	MOVQ         n+96(FP), SI
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         minima_len+80(FP), R8
+
+group:
+	VMOVUPS (DX), Z4
+	VMOVUPS 64(DX), Z5
+	ADDQ    $0x00000080, DX
+	TESTQ   R8, R8
+	JZ      words
+	VMOVUPS (BX), Z2
+	VMOVUPS 64(BX), Z3
+	ADDQ    $0x00000080, BX
+
+words:
+	MOVQ group+104(FP), DI
+	SUBQ DI, SI
+
+word:
+	VMOVUPS     (CX), Z6
+	VPANDD      Z1, Z6, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z2, Z4, Z7
+	VMOVUPS     Z7, (AX)
+	VPSRLD      $0x08, Z6, Z7
+	VPANDD      Z1, Z7, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z2, Z4, Z7
+	VMOVUPS     Z7, 128(AX)
+	VPSRLD      $0x10, Z6, Z7
+	VPANDD      Z1, Z7, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z2, Z4, Z7
+	VMOVUPS     Z7, 256(AX)
+	VPSRLD      $0x18, Z6, Z6
+	VPSUBD      Z0, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VFMADD213PS Z2, Z4, Z6
+	VMOVUPS     Z6, 384(AX)
+	VMOVUPS     64(CX), Z6
+	VPANDD      Z1, Z6, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z3, Z5, Z7
+	VMOVUPS     Z7, 64(AX)
+	VPSRLD      $0x08, Z6, Z7
+	VPANDD      Z1, Z7, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z3, Z5, Z7
+	VMOVUPS     Z7, 192(AX)
+	VPSRLD      $0x10, Z6, Z7
+	VPANDD      Z1, Z7, Z7
+	VPSUBD      Z0, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VFMADD213PS Z3, Z5, Z7
+	VMOVUPS     Z7, 320(AX)
+	VPSRLD      $0x18, Z6, Z6
+	VPSUBD      Z0, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VMOVUPS     Z6, 448(AX)
+	ADDQ        $0x00000200, AX
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x04, DI
+	JNZ         word
+	TESTQ       SI, SI
+	JNZ         group
+	VZEROUPPER
+	RET
+
+// func mulBlocksOffsetAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI
+TEXT ·mulBlocksOffsetAVX512VNNI(SB), NOSPLIT, $0-161
+	MOVQ  y_base+0(FP), AX
+	MOVQ  ldy+24(FP), CX
+	SHLQ  $0x02, CX
+	MOVQ  x_base+32(FP), DX
+	MOVQ  ldx+56(FP), BX
+	SHLQ  $0x02, BX
+	LEAQ  (CX)(CX*2), SI
+	MOVQ  rows+64(FP), DI
+	VMOVQ shift+152(FP), X0
+
+rows:
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	MOVB    accumulate+160(FP), R8
+	TESTB   R8, R8
+	JZ      start
+	VMOVUPS (AX), Z1
+	VMOVUPS 64(AX), Z2
+	VMOVUPS (AX)(CX*1), Z3
+	VMOVUPS 64(AX)(CX*1), Z4
+	VMOVUPS (AX)(CX*2), Z5
+	VMOVUPS 64(AX)(CX*2), Z6
+	VMOVUPS (AX)(SI*1), Z7
+	VMOVUPS 64(AX)(SI*1), Z8
+
+start:
+	MOVQ codes_base+80(FP), R9
+	MOVQ scales_base+104(FP), R10
+	MOVQ minima_base+128(FP), R8
+	MOVQ blocks+72(FP), R11
+	MOVQ DX, R8
+
+block:
+	VPBROADCASTD 36(R8), Z9
+	VPSLLD       X0, Z9, Z9
+	VMOVDQA32    Z9, Z10
+	VPBROADCASTD 84(R8), Z11
+	VPSLLD       X0, Z11, Z11
+	VMOVDQA32    Z11, Z12
+	VPBROADCASTD 132(R8), Z13
+	VPSLLD       X0, Z13, Z13
+	VMOVDQA32    Z13, Z14
+	VPBROADCASTD 180(R8), Z15
+	VPSLLD       X0, Z15, Z15
+	VMOVDQA32    Z15, Z16
+	VMOVDQU32    (R9), Z17
+	VMOVDQU32    64(R9), Z18
+	VPBROADCASTD (R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 48(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 96(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 144(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    128(R9), Z17
+	VMOVDQU32    192(R9), Z18
+	VPBROADCASTD 4(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 52(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 100(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 148(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    256(R9), Z17
+	VMOVDQU32    320(R9), Z18
+	VPBROADCASTD 8(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 56(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 104(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 152(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    384(R9), Z17
+	VMOVDQU32    448(R9), Z18
+	VPBROADCASTD 12(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 60(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 108(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 156(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    512(R9), Z17
+	VMOVDQU32    576(R9), Z18
+	VPBROADCASTD 16(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 64(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 112(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 160(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    640(R9), Z17
+	VMOVDQU32    704(R9), Z18
+	VPBROADCASTD 20(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 68(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 116(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 164(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    768(R9), Z17
+	VMOVDQU32    832(R9), Z18
+	VPBROADCASTD 24(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 72(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 120(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 168(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    896(R9), Z17
+	VMOVDQU32    960(R9), Z18
+	VPBROADCASTD 28(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 76(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 124(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 172(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVUPS      (R10), Z17
+	VMOVUPS      64(R10), Z18
+	VBROADCASTSS 32(R8), Z19
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z17, Z9, Z9
+	VFMADD231PS  Z9, Z19, Z1
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z18, Z10, Z10
+	VFMADD231PS  Z10, Z19, Z2
+	VBROADCASTSS 80(R8), Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z17, Z11, Z11
+	VFMADD231PS  Z11, Z9, Z3
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z18, Z12, Z12
+	VFMADD231PS  Z12, Z9, Z4
+	VBROADCASTSS 128(R8), Z9
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z17, Z13, Z13
+	VFMADD231PS  Z13, Z9, Z5
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z18, Z14, Z14
+	VFMADD231PS  Z14, Z9, Z6
+	VBROADCASTSS 176(R8), Z9
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z17, Z15, Z15
+	VFMADD231PS  Z15, Z9, Z7
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z18, Z16, Z16
+	VFMADD231PS  Z16, Z9, Z8
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000000c0, R8
+	DECQ         R11
+	JNZ          block
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	VMOVUPS      Z3, (AX)(CX*1)
+	VMOVUPS      Z4, 64(AX)(CX*1)
+	VMOVUPS      Z5, (AX)(CX*2)
+	VMOVUPS      Z6, 64(AX)(CX*2)
+	VMOVUPS      Z7, (AX)(SI*1)
+	VMOVUPS      Z8, 64(AX)(SI*1)
+	ADDQ         BX, DX
+	LEAQ         (AX)(CX*4), AX
+	SUBQ         $0x04, DI
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func mulBlocksMinimaAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI
+TEXT ·mulBlocksMinimaAVX512VNNI(SB), NOSPLIT, $0-161
+	MOVQ  y_base+0(FP), AX
+	MOVQ  ldy+24(FP), CX
+	SHLQ  $0x02, CX
+	MOVQ  x_base+32(FP), DX
+	MOVQ  ldx+56(FP), BX
+	SHLQ  $0x02, BX
+	LEAQ  (CX)(CX*2), SI
+	MOVQ  rows+64(FP), DI
+	VMOVQ shift+152(FP), X0
+
+rows:
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	MOVB    accumulate+160(FP), R8
+	TESTB   R8, R8
+	JZ      start
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z9
+	VMOVUPS (AX)(CX*1), Z10
+	VMOVUPS 64(AX)(CX*1), Z11
+	VMOVUPS (AX)(CX*2), Z12
+	VMOVUPS 64(AX)(CX*2), Z13
+	VMOVUPS (AX)(SI*1), Z14
+	VMOVUPS 64(AX)(SI*1), Z15
+
+start:
+	MOVQ codes_base+80(FP), R9
+	MOVQ scales_base+104(FP), R10
+	MOVQ minima_base+128(FP), R11
+	MOVQ blocks+72(FP), R12
+	MOVQ DX, R8
+
+block:
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VMOVDQU32    (R9), Z16
+	VMOVDQU32    64(R9), Z17
+	VPBROADCASTD (R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 48(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 96(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 144(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    128(R9), Z16
+	VMOVDQU32    192(R9), Z17
+	VPBROADCASTD 4(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 52(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 100(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 148(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    256(R9), Z16
+	VMOVDQU32    320(R9), Z17
+	VPBROADCASTD 8(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 56(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 104(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 152(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    384(R9), Z16
+	VMOVDQU32    448(R9), Z17
+	VPBROADCASTD 12(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 60(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 108(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 156(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    512(R9), Z16
+	VMOVDQU32    576(R9), Z17
+	VPBROADCASTD 16(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 64(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 112(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 160(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    640(R9), Z16
+	VMOVDQU32    704(R9), Z17
+	VPBROADCASTD 20(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 68(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 116(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 164(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    768(R9), Z16
+	VMOVDQU32    832(R9), Z17
+	VPBROADCASTD 24(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 72(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 120(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 168(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVDQU32    896(R9), Z16
+	VMOVDQU32    960(R9), Z17
+	VPBROADCASTD 28(R8), Z18
+	VPDPBUSD     Z18, Z16, Z1
+	VPDPBUSD     Z18, Z17, Z2
+	VPBROADCASTD 76(R8), Z18
+	VPDPBUSD     Z18, Z16, Z3
+	VPDPBUSD     Z18, Z17, Z4
+	VPBROADCASTD 124(R8), Z18
+	VPDPBUSD     Z18, Z16, Z5
+	VPDPBUSD     Z18, Z17, Z6
+	VPBROADCASTD 172(R8), Z18
+	VPDPBUSD     Z18, Z16, Z7
+	VPDPBUSD     Z18, Z17, Z8
+	VMOVUPS      (R10), Z16
+	VMOVUPS      (R11), Z18
+	VMOVUPS      64(R10), Z17
+	VMOVUPS      64(R11), Z19
+	VBROADCASTSS 32(R8), Z20
+	VPBROADCASTD 36(R8), Z21
+	VCVTDQ2PS    Z21, Z21
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VFNMADD231PS Z21, Z18, Z1
+	VFMADD231PS  Z1, Z20, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z17, Z2, Z2
+	VFNMADD231PS Z21, Z19, Z2
+	VFMADD231PS  Z2, Z20, Z9
+	VBROADCASTSS 80(R8), Z20
+	VPBROADCASTD 84(R8), Z21
+	VCVTDQ2PS    Z21, Z21
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VFNMADD231PS Z21, Z18, Z3
+	VFMADD231PS  Z3, Z20, Z10
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z17, Z4, Z4
+	VFNMADD231PS Z21, Z19, Z4
+	VFMADD231PS  Z4, Z20, Z11
+	VBROADCASTSS 128(R8), Z20
+	VPBROADCASTD 132(R8), Z21
+	VCVTDQ2PS    Z21, Z21
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z16, Z5, Z5
+	VFNMADD231PS Z21, Z18, Z5
+	VFMADD231PS  Z5, Z20, Z12
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z17, Z6, Z6
+	VFNMADD231PS Z21, Z19, Z6
+	VFMADD231PS  Z6, Z20, Z13
+	VBROADCASTSS 176(R8), Z20
+	VPBROADCASTD 180(R8), Z21
+	VCVTDQ2PS    Z21, Z21
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z16, Z7, Z7
+	VFNMADD231PS Z21, Z18, Z7
+	VFMADD231PS  Z7, Z20, Z14
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z17, Z8, Z8
+	VFNMADD231PS Z21, Z19, Z8
+	VFMADD231PS  Z8, Z20, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000000c0, R8
+	DECQ         R12
+	JNZ          block
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z9, 64(AX)
+	VMOVUPS      Z10, (AX)(CX*1)
+	VMOVUPS      Z11, 64(AX)(CX*1)
+	VMOVUPS      Z12, (AX)(CX*2)
+	VMOVUPS      Z13, 64(AX)(CX*2)
+	VMOVUPS      Z14, (AX)(SI*1)
+	VMOVUPS      Z15, 64(AX)(SI*1)
+	ADDQ         BX, DX
+	LEAQ         (AX)(CX*4), AX
+	SUBQ         $0x04, DI
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func mulBlocksHalvesAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI
+TEXT ·mulBlocksHalvesAVX512VNNI(SB), NOSPLIT, $0-161
+	MOVQ  y_base+0(FP), AX
+	MOVQ  ldy+24(FP), CX
+	SHLQ  $0x02, CX
+	MOVQ  x_base+32(FP), DX
+	MOVQ  ldx+56(FP), BX
+	SHLQ  $0x02, BX
+	LEAQ  (CX)(CX*2), SI
+	MOVQ  rows+64(FP), DI
+	VMOVQ shift+152(FP), X0
+
+rows:
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	MOVB    accumulate+160(FP), R8
+	TESTB   R8, R8
+	JZ      start
+	VMOVUPS (AX), Z1
+	VMOVUPS 64(AX), Z2
+	VMOVUPS (AX)(CX*1), Z3
+	VMOVUPS 64(AX)(CX*1), Z4
+	VMOVUPS (AX)(CX*2), Z5
+	VMOVUPS 64(AX)(CX*2), Z6
+	VMOVUPS (AX)(SI*1), Z7
+	VMOVUPS 64(AX)(SI*1), Z8
+
+start:
+	MOVQ codes_base+80(FP), R9
+	MOVQ scales_base+104(FP), R10
+	MOVQ minima_base+128(FP), R8
+	MOVQ blocks+72(FP), R11
+	MOVQ DX, R8
+
+block:
+	VPBROADCASTD 40(R8), Z9
+	VPSLLD       X0, Z9, Z9
+	VMOVDQA32    Z9, Z10
+	VPBROADCASTD 88(R8), Z11
+	VPSLLD       X0, Z11, Z11
+	VMOVDQA32    Z11, Z12
+	VPBROADCASTD 136(R8), Z13
+	VPSLLD       X0, Z13, Z13
+	VMOVDQA32    Z13, Z14
+	VPBROADCASTD 184(R8), Z15
+	VPSLLD       X0, Z15, Z15
+	VMOVDQA32    Z15, Z16
+	VMOVDQU32    (R9), Z17
+	VMOVDQU32    64(R9), Z18
+	VPBROADCASTD (R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 48(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 96(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 144(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    128(R9), Z17
+	VMOVDQU32    192(R9), Z18
+	VPBROADCASTD 4(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 52(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 100(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 148(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    256(R9), Z17
+	VMOVDQU32    320(R9), Z18
+	VPBROADCASTD 8(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 56(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 104(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 152(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    384(R9), Z17
+	VMOVDQU32    448(R9), Z18
+	VPBROADCASTD 12(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 60(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 108(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 156(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVUPS      (R10), Z17
+	VMOVUPS      64(R10), Z18
+	VBROADCASTSS 32(R8), Z19
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z17, Z9, Z9
+	VFMADD231PS  Z9, Z19, Z1
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z18, Z10, Z10
+	VFMADD231PS  Z10, Z19, Z2
+	VBROADCASTSS 80(R8), Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z17, Z11, Z11
+	VFMADD231PS  Z11, Z9, Z3
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z18, Z12, Z12
+	VFMADD231PS  Z12, Z9, Z4
+	VBROADCASTSS 128(R8), Z9
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z17, Z13, Z13
+	VFMADD231PS  Z13, Z9, Z5
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z18, Z14, Z14
+	VFMADD231PS  Z14, Z9, Z6
+	VBROADCASTSS 176(R8), Z9
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z17, Z15, Z15
+	VFMADD231PS  Z15, Z9, Z7
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z18, Z16, Z16
+	VFMADD231PS  Z16, Z9, Z8
+	VPBROADCASTD 44(R8), Z9
+	VPSLLD       X0, Z9, Z9
+	VMOVDQA32    Z9, Z10
+	VPBROADCASTD 92(R8), Z11
+	VPSLLD       X0, Z11, Z11
+	VMOVDQA32    Z11, Z12
+	VPBROADCASTD 140(R8), Z13
+	VPSLLD       X0, Z13, Z13
+	VMOVDQA32    Z13, Z14
+	VPBROADCASTD 188(R8), Z15
+	VPSLLD       X0, Z15, Z15
+	VMOVDQA32    Z15, Z16
+	VMOVDQU32    512(R9), Z17
+	VMOVDQU32    576(R9), Z18
+	VPBROADCASTD 16(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 64(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 112(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 160(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    640(R9), Z17
+	VMOVDQU32    704(R9), Z18
+	VPBROADCASTD 20(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 68(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 116(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 164(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    768(R9), Z17
+	VMOVDQU32    832(R9), Z18
+	VPBROADCASTD 24(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 72(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 120(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 168(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVDQU32    896(R9), Z17
+	VMOVDQU32    960(R9), Z18
+	VPBROADCASTD 28(R8), Z19
+	VPDPBUSD     Z19, Z17, Z9
+	VPDPBUSD     Z19, Z18, Z10
+	VPBROADCASTD 76(R8), Z19
+	VPDPBUSD     Z19, Z17, Z11
+	VPDPBUSD     Z19, Z18, Z12
+	VPBROADCASTD 124(R8), Z19
+	VPDPBUSD     Z19, Z17, Z13
+	VPDPBUSD     Z19, Z18, Z14
+	VPBROADCASTD 172(R8), Z19
+	VPDPBUSD     Z19, Z17, Z15
+	VPDPBUSD     Z19, Z18, Z16
+	VMOVUPS      128(R10), Z17
+	VMOVUPS      192(R10), Z18
+	VBROADCASTSS 32(R8), Z19
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z17, Z9, Z9
+	VFMADD231PS  Z9, Z19, Z1
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z18, Z10, Z10
+	VFMADD231PS  Z10, Z19, Z2
+	VBROADCASTSS 80(R8), Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z17, Z11, Z11
+	VFMADD231PS  Z11, Z9, Z3
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z18, Z12, Z12
+	VFMADD231PS  Z12, Z9, Z4
+	VBROADCASTSS 128(R8), Z9
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z17, Z13, Z13
+	VFMADD231PS  Z13, Z9, Z5
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z18, Z14, Z14
+	VFMADD231PS  Z14, Z9, Z6
+	VBROADCASTSS 176(R8), Z9
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z17, Z15, Z15
+	VFMADD231PS  Z15, Z9, Z7
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z18, Z16, Z16
+	VFMADD231PS  Z16, Z9, Z8
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000000c0, R8
+	DECQ         R11
+	JNZ          block
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	VMOVUPS      Z3, (AX)(CX*1)
+	VMOVUPS      Z4, 64(AX)(CX*1)
+	VMOVUPS      Z5, (AX)(CX*2)
+	VMOVUPS      Z6, 64(AX)(CX*2)
+	VMOVUPS      Z7, (AX)(SI*1)
+	VMOVUPS      Z8, 64(AX)(SI*1)
+	ADDQ         BX, DX
+	LEAQ         (AX)(CX*4), AX
+	SUBQ         $0x04, DI
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func cpuid(leaf uint32, subleaf uint32) (eax uint32, ebx uint32, ecx uint32, edx uint32)
 // Requires: CPUID
 TEXT ·cpuid(SB), NOSPLIT, $0-24

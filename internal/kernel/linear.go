@@ -60,15 +60,21 @@ func (t *Team) startLinear(j linearJob) {
 	for i := range j.count() {
 		j.colTasks += Groups(j.part(i).Weight.Rows, j.cols)
 	}
-	j.tiles = t.packTiles(j.x, j.rows, w)
+	j.packed = packedInputs{}
+	for i := range j.count() {
+		t.packInputs(&j.packed, j.x, j.rows, &j.part(i).Weight)
+	}
 	run(t, &t.linear, rowTasks(j.rows, j.taskRows)*j.colTasks, j)
 }
 
 // linearTask is how many rows and outputs a task computes.
 func (t *Team) linearTask(rows, outputs int, w *Matrix) (taskRows, cols int) {
 	taskRows, cols = linearRows, linearCols
-	if w.Precision == BFloat16 {
+	switch {
+	case w.Precision == BFloat16:
 		taskRows, cols = active.bf16.blocking.rows, active.bf16.outputs
+	case w.multipliesCodes() && rows <= fewRows:
+		return taskRows, lanes
 	}
 	for cols > lanes && rowTasks(rows, taskRows)*Groups(outputs, cols) < 4*t.workers() {
 		cols /= 2 // narrower tasks keep more processors busy
@@ -80,7 +86,7 @@ func rowTasks(rows, taskRows int) int { return (rows + taskRows - 1) / taskRows 
 
 type linearJob struct {
 	y, x, residual []float32
-	tiles          []float32 // x, see packTiles
+	packed         packedInputs
 	rows           int
 	only           Projection // without parts
 	parts          []Projection
@@ -108,7 +114,7 @@ func (j *linearJob) run(s *scratch, task int) {
 	}
 	c := colTask * j.cols
 	at := r*j.outputs + left + c
-	l := linear{y: j.y[at:], stride: j.outputs, x: j.x, tiles: j.tiles, w: &p.Weight, s: s,
+	l := linear{y: j.y[at:], stride: j.outputs, x: j.x, packed: &j.packed, w: &p.Weight, s: s,
 		firstRow: r, lastRow: min(r+j.taskRows, j.rows),
 		firstCol: c, lastCol: min(c+j.cols, p.Weight.Rows)}
 	l.multiply(p.Bias)
@@ -121,7 +127,8 @@ func (j *linearJob) run(s *scratch, task int) {
 type linear struct {
 	y                                    []float32 // from the first output on
 	stride                               int       // between rows of y
-	x, tiles                             []float32
+	x                                    []float32
+	packed                               *packedInputs
 	w                                    *Matrix
 	s                                    *scratch
 	firstRow, lastRow, firstCol, lastCol int
@@ -135,9 +142,12 @@ func (l *linear) at(i, j int) []float32 { return l.y[(i-l.firstRow)*l.stride+j-l
 
 // multiply computes the task's outputs.
 func (l *linear) multiply(bias []float32) {
-	if l.w.Precision.rounds() {
+	switch {
+	case l.w.multipliesCodes():
+		l.multiplyCodes()
+	case l.w.Precision.rounds():
 		l.multiplyPacked()
-	} else {
+	default:
 		l.multiplyFloats()
 	}
 	if bias == nil {
@@ -166,14 +176,13 @@ func (l *linear) multiplyFloats() {
 	depth := min(linearDepth, in)
 	panelSize := depth * lanes
 	l.s.weights = sized(&l.s.weights, l.panels()*panelSize)
-	l.s.column = sized(&l.s.column, l.w.packScratch(depth))
 	l.s.product = sized(&l.s.product, linearChunk*lanes)
 
 	for d := 0; d < in; d += depth {
 		n := min(depth, in-d)
 		for c := l.firstCol; c < l.lastCol; c += lanes {
 			panel := l.s.weights[(c-l.firstCol)/lanes*panelSize:]
-			l.w.pack(panel, l.s.column, c, min(lanes, l.lastCol-c), d, n)
+			l.w.pack(panel, l.s, c, min(lanes, l.lastCol-c), d, n)
 		}
 		for r := l.firstRow; r < l.lastRow && !l.s.team.Stopped(); r += linearChunk {
 			rows := min(linearChunk, l.lastRow-r)

@@ -1,17 +1,27 @@
 package kernel
 
-// packTiles makes tiles of all of x [rows, w.Cols], once for all tasks, where the
-// products with w are of tiles; otherwise it returns nil. Its words are those of
-// mulRows with as many to a row as w.Cols values make.
-func (t *Team) packTiles(x []float32, rows int, w *Matrix) []float32 {
+// packedInputs are the inputs of a linear layer in the form that products read, where they are
+// packed once for all tasks.
+type packedInputs struct {
+	tiles  []float32 // of words of bfloat16, see bf16Products.tiled
+	blocks []float32 // see codeProducts
+}
+
+// packInputs packs all of x [rows, w.Cols], once for all tasks, where the products with w are
+// of tiles or of codes. Words of tiles are those of mulRows with as many to a row as
+// w.Cols values make.
+func (t *Team) packInputs(p *packedInputs, x []float32, rows int, w *Matrix) {
 	b := &active.bf16
-	if w.Precision != BFloat16 || !b.tiled {
-		return nil
+	switch {
+	case w.Precision == BFloat16 && b.tiled && p.tiles == nil:
+		width := b.words(w.Cols)
+		p.tiles = sized(&t.inputs, roundUp(rows, tileRows)*width)
+		run(t, &t.tiles, rowTasks(rows, tileTaskRows), tilesJob{p.tiles, x, rows, w.Cols, width})
+	case w.multipliesCodes() && p.blocks == nil:
+		width := w.Cols / blockInputs
+		p.blocks = sized(&t.inputs, roundUp(rows, rowUnit)*width*blockWords)
+		run(t, &t.blocks, rowTasks(rows, blockTaskRows), blocksJob{p.blocks, x, rows, width})
 	}
-	width := b.words(w.Cols)
-	tiles := sized(&t.inputs, roundUp(rows, tileRows)*width)
-	run(t, &t.tiles, rowTasks(rows, tileTaskRows), tilesJob{tiles, x, rows, w.Cols, width})
-	return tiles
 }
 
 const tileTaskRows = 4 * tileRows
@@ -80,22 +90,21 @@ func (p *packedLinear) panel(c int) (words, units []float32) {
 func (p *packedLinear) packWeights(c, d, n int) {
 	s, w, count := p.s, p.w, min(lanes, p.lastCol-c)
 	panel, units := p.panel(c)
-	s.column = sized(&s.column, w.packScratch(n))
 	rounded := w.DType == BF16 && w.Precision == BFloat16
 	switch {
 	case rounded && active.bf16.perWord == 1:
-		w.pack(panel, s.column, c, count, d, n)
+		w.pack(panel, s, c, count, d, n)
 		return
 	case rounded && active.bf16.perWord == 2 && w.Cols%2 == 0:
 		// Pairs of neighbours are words already, and moving words is what the
 		// type F32 does.
 		pairs := Matrix{Rows: w.Rows, Cols: w.Cols / 2, DType: F32, Data: w.Data}
-		pairs.pack(panel, s.column, c, count, d/2, n/2)
+		pairs.pack(panel, s, c, count, d/2, n/2)
 		clear(panel[n/2*lanes : active.bf16.words(n)*lanes])
 		return
 	}
 	s.v = sized(&s.v, n*lanes)
-	w.pack(s.v, s.column, c, count, d, n)
+	w.pack(s.v, s, c, count, d, n)
 	if w.Precision == Int16 {
 		active.int16.packRows(panel, lanes, units, identity[:n], s.v, lanes, lanes, largestInt16(n), 0)
 	} else {
@@ -107,9 +116,9 @@ func (p *packedLinear) packWeights(c, d, n int) {
 // a matrix of words and the distance between its rows.
 func (p *packedLinear) packInputs(r, rows, d, n int) (words []float32, ld int) {
 	x, in, s := p.x[r*p.w.Cols+d:], p.w.Cols, p.s
-	if p.w.Precision == BFloat16 && p.tiles != nil {
+	if p.w.Precision == BFloat16 && p.packed.tiles != nil {
 		ld = p.words(in)
-		return p.tiles[r*ld+p.words(d)*tileRows:], ld
+		return p.packed.tiles[r*ld+p.words(d)*tileRows:], ld
 	}
 	if p.w.Precision == Int16 {
 		active.int16.packCols(s.k, p.width, s.keyUnits, identity[:rows], x, in, n, largestInt16(n))

@@ -82,15 +82,17 @@ func (m *Matrix) from(i, col int) []byte {
 }
 
 // pack writes rows [first, first+count), columns [col, col+n), count <= lanes,
-// as the lanes of dst [n, lanes]. Unused lanes become zeros. line is scratch of the size
-// packScratch.
-func (m *Matrix) pack(dst, line []float32, first, count, col, n int) {
+// as the lanes of dst [n, lanes]. Unused lanes become zeros.
+func (m *Matrix) pack(dst []float32, s *scratch, first, count, col, n int) {
+	if m.DType.Quantized() {
+		p := s.codePanel(m.DType.Form(), n)
+		m.packCodes(p, s, first, count, col, n)
+		active.codes.expand(m.DType.Form(), dst, p.codes, p.scales, p.minima, n)
+		return
+	}
+	line := sized(&s.column, n)
 	if count < lanes {
 		clear(dst[:n*lanes])
-	}
-	if m.DType.Quantized() {
-		m.packBlocks(dst, line, first, count, col, n)
-		return
 	}
 	units, unitCols := count/rowUnit*rowUnit, n/rowUnit*rowUnit
 	switch {
@@ -114,33 +116,6 @@ func (m *Matrix) pack(dst, line []float32, first, count, col, n int) {
 		}
 	}
 }
-
-// packScratch is the number of elements of the scratch to pack n columns.
-func (m *Matrix) packScratch(n int) int {
-	if m.DType.Quantized() {
-		return n * lanes
-	}
-	return n
-}
-
-// packBlocks is pack of a quantized type: whole rows are decoded, and then transposed.
-func (m *Matrix) packBlocks(dst, rows []float32, first, count, col, n int) {
-	for i := range count {
-		m.decode(rows[i*n:][:n], first+i, col)
-	}
-	for j := 0; j < n; j += linearDepth {
-		k := min(linearDepth, n-j)
-		transpose(dst[j*lanes:], lanes, rows[j:], n, count, k, unscaled[:k])
-	}
-}
-
-// unscaled are the factors of a transposition that changes no value.
-var unscaled = func() (x [linearDepth]float32) {
-	for i := range x {
-		x[i] = 1
-	}
-	return x
-}()
 
 // Embed looks up embeddings: dst [len(ids), Cols] gets row ids[i] of w as row i.
 // It panics on an id that is not a row.

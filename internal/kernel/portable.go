@@ -41,6 +41,7 @@ var portable = isa{
 		unscale:  unscalePortable,
 		peakFMA:  peakFMAPortable,
 	},
+	codes: portableCodes,
 }
 
 // mulRowsPortable keeps a block of 2x4 sums in registers: with its operands that

@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// Precision is what both operands of every product are rounded to. Sums are
+// Precision is what operands of products are rounded to, both unless said otherwise. Sums are
 // float32, and so is everything else: softmax, normalisation, results.
 type Precision uint8
 
@@ -25,15 +25,21 @@ const (
 	// larger than their neighbours. It is faster with AVX512-VNNI; elsewhere the integers are
 	// multiplied as float32, and it is slower. An infinity counts as NaN.
 	Int16
+	// Int8 rounds inputs of linear layers, where the weights are quantized, to integers of 8
+	// bits with a factor for each 32 neighbours in a row, and takes the weights as they are:
+	// sums of products of integers, which are exact, are multiplied by the factors. All
+	// other products are those of Float32. An infinity counts as NaN. The same bits for any number of
+	// threads and any processor.
+	Int8
 )
 
-// rounds reports whether operands are rounded on the CPU.
-func (p Precision) rounds() bool { return p > Float32 }
+// rounds reports whether both operands of all products are rounded on the CPU.
+func (p Precision) rounds() bool { return p == BFloat16 || p == Int16 }
 
 // Validate reports a precision that is none of these.
 func (p Precision) Validate() error {
-	if p > Int16 {
-		return fmt.Errorf("precision is %v, want auto, float32, bfloat16 or int16", p)
+	if p > Int8 {
+		return fmt.Errorf("precision is %v, want auto, float32, bfloat16, int16 or int8", p)
 	}
 	return nil
 }
@@ -48,6 +54,8 @@ func (p Precision) String() string {
 		return "bfloat16"
 	case Int16:
 		return "int16"
+	case Int8:
+		return "int8"
 	}
 	return fmt.Sprintf("Precision(%d)", uint8(p))
 }

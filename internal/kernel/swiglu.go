@@ -20,12 +20,15 @@ func (t *Team) SwiGLU(dst, x []float32, rows int, gate, up Projection) {
 	// Half as many as in Linear: outputs of both projections share a cache.
 	taskRows, cols := t.linearTask(rows, outputs, &gate.Weight)
 	cols = max(lanes, cols/2)
-	tiles := t.packTiles(x, rows, &gate.Weight)
-	run(t, &t.swiGLU, rowTasks(rows, taskRows)*Groups(outputs, cols), swiGLUJob{dst, x, tiles, rows, gate, up, taskRows, cols})
+	var packed packedInputs
+	t.packInputs(&packed, x, rows, &gate.Weight)
+	t.packInputs(&packed, x, rows, &up.Weight)
+	run(t, &t.swiGLU, rowTasks(rows, taskRows)*Groups(outputs, cols), swiGLUJob{dst, x, packed, rows, gate, up, taskRows, cols})
 }
 
 type swiGLUJob struct {
-	dst, x, tiles  []float32
+	dst, x         []float32
+	packed         packedInputs
 	rows           int
 	gate, up       Projection
 	taskRows, cols int // of a task
@@ -35,7 +38,7 @@ func (j *swiGLUJob) run(s *scratch, task int) {
 	outputs := j.gate.Weight.Rows
 	colTasks := Groups(outputs, j.cols)
 	r, c := task/colTasks*j.taskRows, task%colTasks*j.cols
-	l := linear{y: j.dst[r*outputs+c:], stride: outputs, x: j.x, tiles: j.tiles, w: &j.gate.Weight, s: s,
+	l := linear{y: j.dst[r*outputs+c:], stride: outputs, x: j.x, packed: &j.packed, w: &j.gate.Weight, s: s,
 		firstRow: r, lastRow: min(r+j.taskRows, j.rows),
 		firstCol: c, lastCol: min(c+j.cols, outputs)}
 	up := l

@@ -34,6 +34,7 @@ type Team struct {
 
 	// Arguments of the call in progress, by kernel.
 	add          addJob
+	blocks       blocksJob
 	blockTopK    blockTopKJob
 	columnSparse columnSparseJob
 	dense        denseJob
@@ -51,7 +52,7 @@ type Team struct {
 	topK         topKJob
 
 	keys      keyLists
-	inputs    []float32 // of a linear layer, in tiles
+	inputs    []float32 // of a linear layer, see packedInputs
 	rotations rotations // of the latest RoPE
 }
 
@@ -166,7 +167,8 @@ type scratch struct {
 	k, v    []float32          // keys and values of a block, or inputs and weights, rounded or padded
 	p       []float32          // exponentials of a block, packed
 
-	keyUnits, valueUnits []float32 // of integers
+	keyUnits, valueUnits   []float32 // of integers
+	codePanels, codeScales []float32 // of quantized weights: panels, and what rows have before they are in one
 
 	nextK   prefetch // keys and values that follow
 	nextV   prefetch
@@ -181,6 +183,7 @@ type scratch struct {
 	ties    []uint32   // sort keys that agree in their leading digits
 	blocks  []uint32   // bitmap of selected blocks of keys
 	weights []float32  // packed weights, or rows packed for a gradient
+	codes   []byte     // codes of quantized rows
 	product []float32  // a product that does not fit its destination
 	grad    []float32  // derivatives of scores, [keys padded, lanes]
 	up      []float32  // the second of two products of a task

@@ -50,7 +50,7 @@ func newTraced(t testing.TB, seed uint64, threads int) *traced {
 	cfg := pulsecol.Config{
 		Sparsity: pick(r, 0.5, 0.8), GroupSize: p.group, Pattern: p.Pattern, Schedule: sched.Schedule,
 		Threads: threads, Device: pulsecol.CPU, Observer: x,
-		Precision: pick(r, pulsecol.Float32, pulsecol.Float32, pulsecol.BFloat16, pulsecol.Int16),
+		Precision: pick(r, pulsecol.Float32, pulsecol.Float32, pulsecol.BFloat16, pulsecol.Int16, pulsecol.Int8),
 	}
 	ctl, err := pulsecol.NewController(cfg)
 	if err != nil { // fixed columns and an adaptive schedule

@@ -155,6 +155,13 @@ func main() {
 	quantizeRows()
 	quantizeCols()
 	unscale()
+	unpacks()
+	roundBlocks()
+	avx2.expand()
+	avx512.expand()
+	for _, f := range forms {
+		mulBlocksVNNI(f)
+	}
 	cpuid()
 	Generate()
 }
