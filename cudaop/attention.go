@@ -233,11 +233,11 @@ func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int
 		if err != nil {
 			return err
 		}
-		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.dim))...)
+		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.n), integer(0), integer(h.n), integer(0), integer(h.dim))...)
 	case c.hopperGroup(group):
 		return c.attend(h, "scorecollect_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
 	}
-	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, args...)
+	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, append(args, integer(h.n), integer(0), integer(h.n), integer(0))...)
 }
 
 // perRow writes a number for each batch row to the GPU, as int32. It sets memory, because a

@@ -10,7 +10,9 @@ struct Scores {
   int batch, heads, kv_heads, n, group;
   float scale_log2;
   long long pitch;
-  int stype, dim;
+  int stype;
+  int rows, from, to, first;                     // of q, as in scorecollect_sm80.cu
+  int dim;
 };
 
 constexpr int kSums = (kDepth * (kQueryPitch + kKeyPitch));      // after the operands, in floats: [8, kTile]
@@ -21,13 +23,13 @@ DEVICE void score(const Scores& a) {
   float* sums = memory + kSums;
   const int tid = threadIdx.x, x = tid % 16, y = tid / 16;
   const int tiles = (a.n + kTile - 1) / kTile, bh = blockIdx.x / tiles, batch = bh / a.heads, head = bh % a.heads;
-  const int from = blockIdx.x % tiles * kTile, groups = (a.n + a.group - 1) / a.group;
+  const int from = blockIdx.x % tiles * kTile, groups = (a.to - a.from + a.group - 1) / a.group;
   const int start = a.start ? min(max(a.start[batch], 0), a.n) : 0;
-  const float *q = a.q + static_cast<long long>(bh) * a.n * a.dim, *lse = a.lse + static_cast<long long>(bh) * a.n;
+  const float *q = a.q + static_cast<long long>(bh) * a.rows * a.dim, *lse = a.lse + static_cast<long long>(bh) * a.rows;
   const float* k = a.k + (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * a.dim;
 #pragma unroll 1
   for (int group = 0; group < groups; group++) {
-    const int begin = max(group * a.group, start), limit = min((group + 1) * a.group, a.n);
+    const int begin = max(a.from + group * a.group, start - a.first), limit = min(a.from + (group + 1) * a.group, a.to);
     float sum[4] = {};
 #pragma unroll 1
     for (int first = begin; first < limit; first += kQueries) {
@@ -62,7 +64,9 @@ DEVICE void score(const Scores& a) {
 LAUNCH(scorecollect_f32, kThreads, kShared, kTile, 0)
 extern "C" __global__ void __launch_bounds__(kThreads)
     scorecollect_f32(const float* q, const float* k, const float* lse, void* scores, const int* start, long long batch, long long heads,
-              long long kv_heads, long long n, long long group, double scale, long long pitch, long long stype, long long dim) {
+              long long kv_heads, long long n, long long group, double scale, long long pitch, long long stype, long long rows,
+              long long from, long long to, long long first, long long dim) {
   score(Scores{q, k, lse, scores, start, static_cast<int>(batch), static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n),
-               static_cast<int>(group), static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype), static_cast<int>(dim)});
+               static_cast<int>(group), static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype), static_cast<int>(rows),
+               static_cast<int>(from), static_cast<int>(to), static_cast<int>(first), static_cast<int>(dim)});
 }

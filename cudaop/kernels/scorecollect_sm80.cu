@@ -1,6 +1,8 @@
 // Scores of every column for each query group, for any GPU since Ampere and any group size: the mean over the group's
 // queries i of exp2(scale·q_i·k_j - lse_i), as in scorecollect_sm90.cu. A block keeps 64 keys of one head in registers, 16
 // for each warp, as left operands, and walks over the queries group by group in tiles of up to 64.
+//
+// q may have other rows than k: some of the sequence, of which those from .. to-1 count, in groups from the first of them on.
 #include "common.cuh"
 
 constexpr int kKeys = 64, kTile = 64;
@@ -14,6 +16,11 @@ struct Scores {
   float scale_log2;
   long long pitch;
   int stype;
+  int rows, from, to, first;                     // of q: rows from .. to-1 count; position of row 0
+
+  // begin and limit are the rows of a group that are no padding.
+  DEVICE int begin(int g, int start) const { return max(from + g * group, start - first); }
+  DEVICE int limit(int g) const { return min(from + (g + 1) * group, to); }
 };
 
 template <int D>
@@ -24,9 +31,9 @@ DEVICE void score(const Scores& a) {
   const uint32_t base = (smem_address(memory) + 127) & ~127u;
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const int blocks = (a.n + kKeys - 1) / kKeys, bh = blockIdx.x / blocks, batch = bh / a.heads, head = bh % a.heads;
-  const int groups = (a.n + a.group - 1) / a.group, start = a.start ? min(max(a.start[batch], 0), a.n) : 0;
-  const bf16* q = a.q + static_cast<long long>(bh) * a.n * D;
-  const float* lse = a.lse + static_cast<long long>(bh) * a.n;
+  const int groups = (a.to - a.from + a.group - 1) / a.group, start = a.start ? min(max(a.start[batch], 0), a.n) : 0;
+  const bf16* q = a.q + static_cast<long long>(bh) * a.rows * D;
+  const float* lse = a.lse + static_cast<long long>(bh) * a.rows;
   const bf16* keys = a.k + (static_cast<long long>(batch) * a.kv_heads + head / (a.heads / a.kv_heads)) * a.n * D;
 
   const int key = blockIdx.x % blocks * kKeys + warp * 16 + (lane >> 2);
@@ -42,7 +49,7 @@ DEVICE void score(const Scores& a) {
 
   // fetch starts the copies of the tile of queries from `first` on, all of one group.
   const auto fetch = [&](int stage, int group, int first) {
-    const int limit = min((group + 1) * a.group, a.n);
+    const int limit = a.limit(group);
     if (group < groups) {
 #pragma unroll
       for (int i = 0; i < kTile / 16; i++) {
@@ -54,19 +61,19 @@ DEVICE void score(const Scores& a) {
       }
       if (tid < kTile) {
         const int query = first + tid;
-        weights[stage][tid] = query >= start && query < limit ? fmaf(lse[query], kLog2e, __log2f(static_cast<float>(limit - max(group * a.group, start)))) : CUDART_INF_F;
+        weights[stage][tid] = query >= start - a.first && query < limit ? fmaf(lse[query], kLog2e, __log2f(static_cast<float>(limit - a.begin(group, start)))) : CUDART_INF_F;
       }
     }
     copies_commit();
   };
 
-  int group = 0, first = 0, stage = 0;
+  int group = 0, first = a.from, stage = 0;
   float sum0 = 0, sum1 = 0;
-  fetch(0, 0, 0);
+  fetch(0, 0, first);
 #pragma unroll 1
   while (group < groups) {
     int next_group = group, next = first + kTile;
-    if (next >= min((group + 1) * a.group, a.n)) next_group++, next = next_group * a.group;
+    if (next >= a.limit(group)) next_group++, next = a.from + next_group * a.group;
     fetch(stage ^ 1, next_group, next);
     copies_wait<1>();
     __syncthreads();
@@ -109,10 +116,11 @@ DEVICE void score(const Scores& a) {
   extern "C" __global__ void __launch_bounds__(128)                                                                  \
       NAME(const bf16* q, const bf16* k, const float* lse, void* scores, const int* start, long long batch,          \
            long long heads, long long kv_heads, long long n, long long group, double scale, long long pitch,         \
-           long long stype) {                                                                                        \
+           long long stype, long long rows, long long from, long long to, long long first) {                         \
     score<D>(Scores{q, k, lse, scores, start, static_cast<int>(batch), static_cast<int>(heads),                      \
                     static_cast<int>(kv_heads), static_cast<int>(n), static_cast<int>(group),                        \
-                    static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype)});                            \
+                    static_cast<float>(scale) * kLog2e, pitch, static_cast<int>(stype), static_cast<int>(rows),      \
+                    static_cast<int>(from), static_cast<int>(to), static_cast<int>(first)});                         \
   }
 
 SCORE_COLLECT(scorecollect_sm80_d64, 64)

@@ -92,6 +92,8 @@ __global__ void fill_bits(uint32_t* bits, i64 rows, int groups, int n, int keep,
 
 // --- Modules -------------------------------------------------------------------------------------------------------
 
+static cudaStream_t launch_stream = nullptr;     // of all kernels of modules
+
 struct Kernel {
   CUfunction f;
   i64 launch[4];
@@ -120,7 +122,7 @@ struct Kernel {
     i64* value = values;
     void* pointers[] = {place(a, value++)...};
     const i64 blocks = launch[3] ? std::min(items, launch[3] * sms) : items, grid = (blocks + cluster - 1) / cluster * cluster;
-    OK(cuLaunchKernel(f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(launch[0]), 1, 1, static_cast<unsigned>(launch[1]), nullptr, pointers, nullptr));
+    OK(cuLaunchKernel(f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(launch[0]), 1, 1, static_cast<unsigned>(launch[1]), launch_stream, pointers, nullptr));
   }
 
   static i64 word(i64 x) { return x; }

@@ -23,7 +23,7 @@ static std::vector<float> exact_lse(const Inputs& in, const int* start) {
 static void run_scorecollect(const Kernel& kernel, const Inputs& in, const float* lse, void* out, const int* start, i64 pitch, int stype) {
   const Shape& s = in.s;
   kernel.run(items(kernel, s, false), in.q.operand(), in.k.operand(), lse, out, start, static_cast<i64>(s.batch), static_cast<i64>(s.heads), static_cast<i64>(s.kv_heads),
-             static_cast<i64>(s.n), static_cast<i64>(s.group), s.scale, pitch, static_cast<i64>(stype), static_cast<i64>(s.d));
+             static_cast<i64>(s.n), static_cast<i64>(s.group), s.scale, pitch, static_cast<i64>(stype), static_cast<i64>(s.n), 0ll, static_cast<i64>(s.n), 0ll, static_cast<i64>(s.d));
 }
 
 static void check_scorecollect(const Kernel& kernel, int d, int group) {
