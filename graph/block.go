@@ -74,42 +74,30 @@ func (b *Block) FeedForward(h *gorgonia.Node, layer *pulsecol.Layer) (*gorgonia.
 // in returns the block with the precision of a layer.
 func (b *Block) in(layer *pulsecol.Layer) Block {
 	own := *b
-	for _, p := range []*Projection{&own.Q, &own.K, &own.V, &own.Out, &own.Gate, &own.Up, &own.Down} {
+	for _, p := range own.projections() {
 		p.Weight.Precision = layer.Precision()
 	}
 	return own
 }
 
 func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Layer, opts []pulsecol.AttentionOption) (*gorgonia.Node, error) {
-	heads := []op.Heads{
-		{Count: b.Heads, Dim: b.HeadDim},
-		{First: b.Heads, Count: b.KVHeads, Dim: b.HeadDim},
-		{First: b.Heads + b.KVHeads, Count: b.KVHeads, Dim: b.HeadDim},
-	}
-	for i, p := range []*Projection{&b.Q, &b.K, &b.V} {
-		// A projection that is too wide would shift the heads of the next one.
-		if want := heads[i].Count * b.HeadDim; p.Weight.Rows != want {
-			return nil, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
-				p.Path, op.ErrShape, p.Weight.Rows, p.Weight.Cols, heads[i].Count, b.HeadDim, want)
-		}
-	}
 	n, err := RMSNorm(x, b.AttentionNorm)
 	if err != nil {
 		return nil, err
 	}
-	qkv, err := Linear(n, b.Q, b.K, b.V) // [B,N,(H+2Hkv)*D]
+	qkv, heads, err := b.queriesKeysValues(n)
 	if err != nil {
 		return nil, err
 	}
-	q, err := RoPE(b.Path+".q.rope", qkv, positions, heads[0], b.Theta) // [B,H,N,D]
+	q, err := RoPE(b.Path+".q.rope", qkv[0], positions, heads[0], b.Theta) // [B,H,N,D]
 	if err != nil {
 		return nil, err
 	}
-	k, err := RoPE(b.Path+".k.rope", qkv, positions, heads[1], b.Theta) // [B,Hkv,N,D]
+	k, err := RoPE(b.Path+".k.rope", qkv[1], positions, heads[1], b.Theta) // [B,Hkv,N,D]
 	if err != nil {
 		return nil, err
 	}
-	v, err := SplitHeads(b.Path+".v.heads", qkv, heads[2]) // [B,Hkv,N,D]
+	v, err := SplitHeads(b.Path+".v.heads", qkv[2], heads[2]) // [B,Hkv,N,D]
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +120,37 @@ func (b *Block) attention(x, positions, rows *gorgonia.Node, layer *pulsecol.Lay
 		}
 	}
 	return AddLinear(x, a, b.Out)
+}
+
+// queriesKeysValues adds the projections of n, and returns for each of them the features that
+// its heads are in: those of all three [B,N,(H+2Hkv)*D], or its own [B,N,H*D] if one of them
+// has Trained parameters.
+func (b *Block) queriesKeysValues(n *gorgonia.Node) (x [3]*gorgonia.Node, heads [3]op.Heads, err error) {
+	parts := [3]Projection{b.Q, b.K, b.V}
+	trained := false
+	first := 0
+	for i, count := range []int{b.Heads, b.KVHeads, b.KVHeads} {
+		p := &parts[i]
+		// A projection that is too wide would shift the heads of the next one.
+		if want := count * b.HeadDim; p.outputs() != want {
+			return x, heads, fmt.Errorf("%s: %w: weight [%d %d], %d heads of %d need %d rows",
+				p.Path, op.ErrShape, p.outputs(), p.Weight.Cols, count, b.HeadDim, want)
+		}
+		heads[i] = op.Heads{First: first, Count: count, Dim: b.HeadDim}
+		first += count
+		trained = trained || p.Trained.any()
+	}
+	if !trained {
+		all, err := Linear(n, parts[:]...)
+		return [3]*gorgonia.Node{all, all, all}, heads, err
+	}
+	for i, p := range parts {
+		heads[i].First = 0
+		if x[i], err = Linear(n, p); err != nil {
+			return x, heads, err
+		}
+	}
+	return x, heads, nil
 }
 
 func (b *Block) feedForward(x *gorgonia.Node) (*gorgonia.Node, error) {

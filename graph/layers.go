@@ -15,6 +15,8 @@ type Projection struct {
 	Path   string
 	Weight op.Weight // [outputs, inputs]
 	Bias   []float32 // [outputs]; nil for none
+
+	Trained Trained // in place of them, or added to them
 }
 
 // Norm is the weight of an RMSNorm and its place in the checkpoint.
@@ -22,6 +24,8 @@ type Norm struct {
 	Path   string
 	Weight []float32 // [D]
 	Eps    float64
+
+	Trained *gorgonia.Node // [D], in place of Weight; nil for none
 }
 
 // Embed looks token ids [B,N] int32 up in table [V,D]: [B,N,D]. A model begins with it. It
@@ -70,8 +74,15 @@ func projections(p []Projection) (path string, parts []op.Projection) {
 }
 
 // Linear is x Wᵀ + bias: x [B,N,inputs] -> [B,N,outputs]. The outputs of several
-// projections follow one another; they take one product on a GPU.
+// projections follow one another; they take one product on a GPU. A projection with Trained
+// parameters has a layer of its own.
 func Linear(x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
+	switch trained, err := single(p); {
+	case err != nil:
+		return nil, err
+	case trained != nil:
+		return trained.linear(x)
+	}
 	path, parts := projections(p)
 	o, err := op.NewLinear(path, parts...)
 	if err != nil {
@@ -83,6 +94,16 @@ func Linear(x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
 // AddLinear is residual + x Wᵀ + bias: a linear layer and the residual connection that it
 // ends. residual has the result's shape.
 func AddLinear(residual, x *gorgonia.Node, p ...Projection) (*gorgonia.Node, error) {
+	switch trained, err := single(p); {
+	case err != nil:
+		return nil, err
+	case trained != nil:
+		y, err := trained.linear(x)
+		if err != nil {
+			return nil, err
+		}
+		return Add(trained.Path+".residual", residual, y)
+	}
 	path, parts := projections(p)
 	o, err := op.NewAddLinear(path, parts...)
 	if err != nil {
@@ -93,6 +114,9 @@ func AddLinear(residual, x *gorgonia.Node, p ...Projection) (*gorgonia.Node, err
 
 // RMSNorm normalises the features of each token: [B,N,D] -> [B,N,D].
 func RMSNorm(x *gorgonia.Node, n Norm) (*gorgonia.Node, error) {
+	if n.Trained != nil {
+		return apply(op.NewTrainedRMSNorm(n.Path, n.Eps), x, n.Trained)
+	}
 	return apply(op.NewRMSNorm(n.Path, n.Weight, n.Eps), x)
 }
 
@@ -124,6 +148,17 @@ func MergeHeads(path string, x *gorgonia.Node) (*gorgonia.Node, error) {
 // [B,N,outputs].
 func SwiGLU(x *gorgonia.Node, gate, up Projection) (*gorgonia.Node, error) {
 	path, parts := projections([]Projection{gate, up})
+	if gate.Trained.any() || up.Trained.any() {
+		g, err := Linear(x, gate)
+		if err != nil {
+			return nil, err
+		}
+		u, err := Linear(x, up)
+		if err != nil {
+			return nil, err
+		}
+		return apply(op.NewGate(path), g, u)
+	}
 	o, err := op.NewSwiGLU(path, parts[0], parts[1])
 	if err != nil {
 		return nil, err

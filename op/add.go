@@ -13,9 +13,11 @@ type add struct{ base }
 
 // NewAdd returns the residual connection named by path: two [B,N,D] -> their sum, also in
 // place of Gorgonia's own addition, which may write its result over an input that a
-// Workspace has placed.
+// Workspace has placed. It is differentiable.
 func NewAdd(path string) gorgonia.Op {
-	return &add{newBase("Add", path, []hm.Type{float3, float3}, float3)}
+	b := newBase("Add", path, []hm.Type{float3, float3}, float3)
+	b.slopes = []slope{{same: true}, {same: true}}
+	return &add{b}
 }
 
 func (o *add) Spec() any { return exec.Add{} }

@@ -115,15 +115,7 @@ func (b *base) addGradients(p *exec.Attention, table tableFunc, inputs gorgonia.
 	if dy.RequiresIterator() {
 		dy = dy.Materialize().(*tensor.Dense)
 	}
-	values := make([]gorgonia.Value, len(inputs))
-	for i, n := range inputs {
-		// Only operators of the graph are counted as readers.
-		if o, ok := n.Op().(exec.Operator); ok && o.Placement().PlannedResult() && !o.Placement().KeptResult() {
-			return fmt.Errorf("%s: %w: a Workspace has reused the memory of input %d, %v, before the backward pass; plan the graph for a tape machine only", b, ErrGraph, i, n)
-		}
-		values[i] = n.Value()
-	}
-	ts, err := b.values(values)
+	ts, err := b.inputValues(inputs)
 	if err != nil {
 		return err
 	}
@@ -140,19 +132,9 @@ func (b *base) addGradients(p *exec.Attention, table tableFunc, inputs gorgonia.
 	}
 	grads := [3][]float32{make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))}
 	b.team().AttentionGrad(grads[0], grads[1], grads[2], float32s(dy), &a, keys)
-	if err := b.Stopped(); err != nil {
-		return err
-	}
 	for i, grad := range grads {
-		sum, err := gradient(inputs[i])
-		if err != nil {
-			return fmt.Errorf("%s: %w", b, err)
-		}
-		if len(float32s(sum)) != len(grad) || sum.RequiresIterator() {
-			return fmt.Errorf("%s: %w: the gradient of input %d has shape %v, want contiguous rows of %v", b, ErrValue, i, sum.Shape(), ts[i].Shape())
-		}
-		for j, x := range float32s(sum) {
-			float32s(sum)[j] = x + grad[j]
+		if err := b.addTo(inputs, i, grad); err != nil {
+			return err
 		}
 	}
 	return nil

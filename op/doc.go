@@ -30,10 +30,20 @@
 //
 // # Gradients
 //
-// DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the
-// columns and the padding mask are held fixed. All others return [ErrNoGradient], from
+// DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the columns
+// and the padding mask are held fixed. Layers are differentiable in their float32 inputs.
+// Weights in an operator are constants, quantized ones too; the operators TrainedLinear,
+// TrainedRMSNorm, TrainedEmbed and TrainedLMHead have them as inputs. Products of gradients
+// are float32. ScoreCollect, KVCache and attention with rows return [ErrNoGradient], from
 // [Grad] or gorgonia.Grad when the graph is built and from the backward pass of a Lisp
 // machine.
+//
+// A gradient is an operator for each input of the layer. It reads those inputs of the layer
+// that it depends on, which therefore stay in memory from the forward to the backward pass:
+// x for the weight of a Linear and for RMSNorm and SwiGLU, whose outputs of both projections
+// are computed again; nothing for x of a Linear, RoPE, heads, sums and the choice of rows. A
+// [Workspace] plans these values, the gradients and their scratch like all others, for tape
+// machines.
 //
 // # Machines
 //

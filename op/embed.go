@@ -16,8 +16,8 @@ type embed struct {
 }
 
 // NewEmbed returns the embedding named by path, which looks tokens up in a table [V,D]:
-// ids [B,N] int32 -> [B,N,D]. An id outside [0, V) is an ErrValue of the run. It has no
-// gradient.
+// ids [B,N] int32 -> [B,N,D]. An id outside [0, V) is an ErrValue of the run. The table
+// is a constant (see NewTrainedEmbed), so that there is nothing to differentiate.
 func NewEmbed(path string, table Weight) gorgonia.Op {
 	return newEmbed(path, kernel.Matrix(table), nil)
 }
@@ -27,7 +27,9 @@ func newEmbed(path string, table kernel.Matrix, preload []gorgonia.TensorType) *
 	for _, t := range preload {
 		in = append(in, t)
 	}
-	return &embed{newBase("Embed", path, in, float3, table.Rows, table.Cols), table}
+	b := newBase("Embed", path, in, float3, table.Rows, table.Cols)
+	b.slopes = make([]slope, len(in))
+	return &embed{b, table}
 }
 
 func (o *embed) Preload(types []gorgonia.TensorType) gorgonia.Op {
@@ -54,10 +56,8 @@ func (o *embed) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 		return nil, err
 	}
 	ids, s := int32s(ts[0]), ts[0].Shape()
-	for i, id := range ids {
-		if id < 0 || int(id) >= o.table.Rows {
-			return nil, fmt.Errorf("%s: %w: token id %d at row %d, position %d is outside the vocabulary [0, %d)", o, ErrValue, id, i/s[1], i%s[1], o.table.Rows)
-		}
+	if err := checkIDs(o, ids, s[1], o.table.Rows); err != nil {
+		return nil, err
 	}
 	out, y, err := o.result(s[0], s[1], o.table.Cols)
 	if err != nil {

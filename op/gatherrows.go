@@ -17,10 +17,32 @@ type gatherRows struct{ base }
 // ErrValue of the run.
 //
 // A sampler reads few rows of a long sequence. What a model computes token by token after
-// its last attention it may compute for these alone, with the same results. It has no
-// gradient.
+// its last attention it may compute for these alone, with the same results. It is
+// differentiable in x.
 func NewGatherRows(path string) gorgonia.Op {
-	return &gatherRows{newBase("GatherRows", path, []hm.Type{float3, int1}, float3)}
+	b := newBase("GatherRows", path, []hm.Type{float3, int1}, float3)
+	b.slopes = []slope{{compute: scatterRows, reads: []int{1}}, {}}
+	return &gatherRows{b}
+}
+
+// scatterRows adds the rows of dy to those of x that they come from.
+func scatterRows(r *slopeRun) error {
+	d := r.shape[2]
+	clear(r.dx)
+	for i, at := range int32s(r.in[1]) {
+		if at < 0 {
+			continue
+		}
+		addFloats(r.dx[int(at)*d:][:d], r.dy[i*d:])
+	}
+	return nil
+}
+
+// addFloats adds to each element of dst that of src.
+func addFloats(dst, src []float32) {
+	for i := range dst {
+		dst[i] += src[i]
+	}
 }
 
 func (o *gatherRows) Spec() any { return exec.GatherRows{} }

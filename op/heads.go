@@ -40,13 +40,18 @@ type splitHeads struct {
 }
 
 // NewSplitHeads returns the layout change from BNHD to BHND, named by path, that values
-// take before attention: heads of x [B,N,F] -> [B,Count,N,Dim]. It has no gradient. Invalid
-// heads are an ErrShape.
+// take before attention: heads of x [B,N,F] -> [B,Count,N,Dim]. It is differentiable.
+// Invalid heads are an ErrShape.
 func NewSplitHeads(path string, h Heads) (gorgonia.Op, error) {
 	if err := checkHeads(h); err != nil {
 		return nil, fmt.Errorf("op: SplitHeads %q: %w", path, err)
 	}
-	return &splitHeads{newBase("SplitHeads", path, []hm.Type{float3}, float4, h.First, h.Count, h.Dim), kernel.Heads(h)}, nil
+	b := newBase("SplitHeads", path, []hm.Type{float3}, float4, h.First, h.Count, h.Dim)
+	b.slopes = []slope{{compute: func(r *slopeRun) error {
+		r.team.SplitHeadsGrad(r.dx, r.dy, r.shape[0], r.shape[1], kernel.Heads(h))
+		return nil
+	}}}
+	return &splitHeads{b, kernel.Heads(h)}, nil
 }
 
 func (o *splitHeads) Spec() any { return exec.SplitHeads{Heads: o.heads} }
@@ -80,9 +85,15 @@ func (o *splitHeads) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 type mergeHeads struct{ base }
 
 // NewMergeHeads returns the layout change from BHND to BNHD, named by path, after
-// attention: [B,H,N,D] -> [B,N,H*D]. It has no gradient.
+// attention: [B,H,N,D] -> [B,N,H*D]. It is differentiable.
 func NewMergeHeads(path string) gorgonia.Op {
-	return &mergeHeads{newBase("MergeHeads", path, []hm.Type{float4}, float3)}
+	b := newBase("MergeHeads", path, []hm.Type{float4}, float3)
+	b.slopes = []slope{{compute: func(r *slopeRun) error {
+		h := kernel.Heads{Count: r.shape[1], Dim: r.shape[3]}
+		r.team.SplitHeads(r.dx, r.dy, r.shape[0], r.shape[2], h)
+		return nil
+	}}}
+	return &mergeHeads{b}
 }
 
 func (o *mergeHeads) Spec() any { return exec.MergeHeads{} }

@@ -28,6 +28,8 @@ func TestHashCoversParameters(t *testing.T) {
 	exact, rounded, integers := w22, w22, w22
 	exact.Precision, rounded.Precision, integers.Precision = op.Float32, op.BFloat16, op.Int16
 	ops := []gorgonia.Op{
+		op.NewTrainedLinear("a", 1), op.NewTrainedLinear("a", math.Nextafter(1, 0)), op.NewTrainedLMHead("a"), op.NewTrainedEmbed("a"),
+		op.NewTrainedRMSNorm("a", 1e-5), op.NewTrainedRMSNorm("a", 1e-6), op.NewGate("a"), op.NewAddBias("a"), op.NewCrossEntropy("a"),
 		op.NewAdd("a"), op.NewAdd("b"), op.NewMergeHeads("a"), op.NewGatherRows("a"),
 		op.NewEmbed("a", w22), op.NewEmbed("a", w23), op.NewLMHead("a", w22), op.NewLMHead("a", w23),
 		op.NewRMSNorm("a", make([]float32, 2), 1e-5), op.NewRMSNorm("a", make([]float32, 2), 1e-6), op.NewRMSNorm("a", make([]float32, 3), 1e-5),

@@ -30,7 +30,7 @@ type linear struct {
 
 // NewLinear returns the linear layer named by path: the outputs of one or several
 // projections of the same features, one after the other, x [B,N,in] -> [B,N,sum of out].
-// It has no gradient.
+// It is differentiable in x; its weights are constants (see NewTrainedLinear).
 //
 // No projection, weights with different numbers of columns or a bias of another length
 // than its weight's rows are an ErrShape, an unknown precision is an ErrValue.
@@ -40,6 +40,7 @@ func NewLinear(path string, parts ...Projection) (gorgonia.Op, error) {
 
 // NewAddLinear is NewLinear with the residual connection that follows it:
 // x [B,N,in], residual [B,N,sum of out] -> residual + Linear of x.
+// It is differentiable in both.
 func NewAddLinear(path string, parts ...Projection) (gorgonia.Op, error) {
 	return newLinear("AddLinear", path, parts, float3, float3)
 }
@@ -60,6 +61,10 @@ func newLinear(kind, path string, parts []Projection, in ...hm.Type) (gorgonia.O
 		o.out += p.Weight.Rows
 	}
 	o.base = newBase(kind, path, in, float3, params...)
+	o.slopes = []slope{{compute: o.inputGrad}}
+	if o.spec.Residual {
+		o.slopes = append(o.slopes, slope{same: true})
+	}
 	return o, nil
 }
 
@@ -131,6 +136,21 @@ func (o *linear) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	}
 	o.team().Linears(y, float32s(ts[0]), residual, s[0]*s[1], o.spec.Parts)
 	return o.finish(out)
+}
+
+// inputGrad is the gradient with respect to x, dy W summed over the projections. Products
+// are float32, as in the gradients of attention.
+func (o *linear) inputGrad(r *slopeRun) error {
+	first := 0
+	for i := range o.spec.Parts {
+		w := &o.spec.Parts[i].Weight
+		r.team.MatMul(kernel.MatMul{
+			M: r.shape[0] * r.shape[1], N: w.Cols, K: w.Rows,
+			A: r.dy[first:], LDA: o.out, W: w, C: r.dx, LDC: w.Cols, Scale: 1, Add: i > 0,
+		})
+		first += w.Rows
+	}
+	return nil
 }
 
 func (o *linear) MergesWith(other gorgonia.Op) bool {

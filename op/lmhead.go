@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol/internal/exec"
@@ -17,11 +18,46 @@ type lmHead struct {
 
 // NewLMHead returns the language model head named by path, with a weight [V,D], for the
 // rows of GatherRows: x [1,R,D], rows [R] int32 -> logits [R,V]. Where entry r of rows is
-// negative, row r of the result is undefined, and the CPU does not compute it. It has no
-// gradient.
+// negative, row r of the result is undefined, and the CPU does not compute it. It is
+// differentiable in x.
 func NewLMHead(path string, weight Weight) gorgonia.Op {
 	b := newBase("LMHead", path, []hm.Type{float3, int1}, float2, weight.Rows, weight.Cols, weight.Precision.String())
-	return &lmHead{b, kernel.Matrix(weight)}
+	o := &lmHead{b, kernel.Matrix(weight)}
+	o.slopes = []slope{{reads: []int{1}, compute: o.inputGrad}, {}}
+	return o
+}
+
+// inputGrad is the gradient with respect to x, zero for rows that are not selected.
+func (o *lmHead) inputGrad(r *slopeRun) error {
+	d, vocab := r.shape[2], o.weight.Rows
+	clear(r.dx)
+	for first, end := range selectedRuns(int32s(r.in[1])) {
+		r.team.MatMul(kernel.MatMul{
+			M: end - first, N: d, K: vocab,
+			A: r.dy[first*vocab:], LDA: vocab, W: &o.weight, C: r.dx[first*d:], LDC: d, Scale: 1,
+		})
+	}
+	return nil
+}
+
+// selectedRuns are the runs [first, end) of entries of rows that are not negative. Each is one
+// product.
+func selectedRuns(rows []int32) iter.Seq2[int, int] {
+	return func(yield func(first, end int) bool) {
+		for r := 0; r < len(rows); {
+			if rows[r] < 0 {
+				r++
+				continue
+			}
+			first := r
+			for r < len(rows) && rows[r] >= 0 {
+				r++
+			}
+			if !yield(first, r) {
+				return
+			}
+		}
+	}
 }
 
 func (o *lmHead) Spec() any { return exec.LMHead{Weight: o.weight} }
@@ -37,16 +73,16 @@ func (o *lmHead) InferShape(ds ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if err := checkPrecision(o.weight.Precision); err != nil {
 		return nil, fmt.Errorf("%s: %w", o, err)
 	}
-	if err := o.sameRows(s[0], s[1]); err != nil {
+	if err := checkSelected(o, s[0], s[1]); err != nil {
 		return nil, err
 	}
 	return tensor.Shape{s[1][0], o.weight.Rows}, nil
 }
 
-// sameRows checks that there is an entry of rows for each row of x.
-func (o *lmHead) sameRows(x, rows tensor.Shape) error {
+// checkSelected checks that there is an entry of rows for each row of x.
+func checkSelected(o fmt.Stringer, x, rows tensor.Shape) error {
 	if x[0] != 1 || x[1] != rows[0] {
-		return fmt.Errorf("%s: %w: input %v, want [1 %d %d] for the %d selected rows", o, ErrShape, x, rows[0], o.weight.Cols, rows[0])
+		return fmt.Errorf("%s: %w: input %v, want [1 %d %d] for the %d selected rows", o, ErrShape, x, rows[0], x[2], rows[0])
 	}
 	return nil
 }
@@ -57,7 +93,7 @@ func (o *lmHead) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.sameRows(ts[0].Shape(), ts[1].Shape()); err != nil {
+	if err := checkSelected(o, ts[0].Shape(), ts[1].Shape()); err != nil {
 		return nil, err
 	}
 	x, rows, d, vocab := float32s(ts[0]), int32s(ts[1]), ts[0].Shape()[2], o.weight.Rows
@@ -65,17 +101,8 @@ func (o *lmHead) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each run of selected rows is one product.
-	for r := 0; r < len(rows); {
-		if rows[r] < 0 {
-			r++
-			continue
-		}
-		first := r
-		for r < len(rows) && rows[r] >= 0 {
-			r++
-		}
-		o.team().Linear(y[first*vocab:r*vocab], x[first*d:r*d], r-first, &o.weight, nil)
+	for first, end := range selectedRuns(rows) {
+		o.team().Linear(y[first*vocab:end*vocab], x[first*d:end*d], end-first, &o.weight, nil)
 	}
 	return o.finish(out)
 }

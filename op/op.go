@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"math"
 	"reflect"
-	"slices"
 
 	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol/internal/exec"
@@ -72,8 +71,9 @@ func (id *identity) String() string {
 type base struct {
 	identity
 	place
-	in  []hm.Type // one per input
-	out hm.Type
+	in     []hm.Type // one per input
+	out    hm.Type
+	slopes []slope // one per input; nil for an operator without a gradient
 }
 
 func newBase(kind, path string, in []hm.Type, out hm.Type, params ...any) base {
@@ -99,19 +99,32 @@ func (b *base) CallsExtern() bool { return false }
 // OverwritesInput is -1: no operator here works in place.
 func (b *base) OverwritesInput() int { return -1 }
 
-// DiffWRT claims every input of an operator without a gradient, so that Gorgonia calls
-// SymDiff and gets its error. Gorgonia silently leaves an input that is not claimed out of
-// the gradient.
-func (b *base) DiffWRT(inputs int) []bool { return slices.Repeat([]bool{true}, inputs) }
-
-// SymDiff says that the operator has no gradient.
-func (b *base) SymDiff(gorgonia.Nodes, *gorgonia.Node, *gorgonia.Node) (gorgonia.Nodes, error) {
-	return nil, b.noGradient()
+// DiffWRT says which inputs have a gradient. It claims every input of an operator without
+// one, so that Gorgonia calls SymDiff and gets its error: Gorgonia silently leaves an input
+// that is not claimed out of the gradient.
+func (b *base) DiffWRT(inputs int) []bool {
+	wrt := make([]bool, inputs)
+	for i := range wrt {
+		wrt[i] = b.slopes == nil || i < len(b.slopes) && b.slopes[i].exists()
+	}
+	return wrt
 }
 
-// DoDiff returns an error if the operator's result has a gradient: a Lisp machine, which
-// calls DoDiff of every operator, would continue without gradients of the inputs.
-func (b *base) DoDiff(_ gorgonia.ExecutionContext, _ gorgonia.Nodes, output *gorgonia.Node) error {
+// SymDiff adds the gradients to the graph, or says that the operator has none.
+func (b *base) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+	if b.slopes == nil {
+		return nil, b.noGradient()
+	}
+	return b.layerGrads(inputs, y, grad)
+}
+
+// DoDiff is SymDiff for a Lisp machine, which calls it for every operator. Without a gradient
+// it returns an error if the operator's result has one: the machine would continue without
+// gradients of the inputs.
+func (b *base) DoDiff(_ gorgonia.ExecutionContext, inputs gorgonia.Nodes, output *gorgonia.Node) error {
+	if b.slopes != nil {
+		return b.addSlopes(inputs, output)
+	}
 	grad, err := gradient(output)
 	if err != nil {
 		return fmt.Errorf("%s: %w", b, err)

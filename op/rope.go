@@ -21,7 +21,8 @@ type rope struct {
 //	x [B,N,F], positions [B,N] int32 -> [B,Count,N,Dim]
 //
 // Features d and d+Dim/2 of a head form a pair (the half-split of GPT-NeoX and Llama, not
-// the interleaved one), turned by position * theta^(-2d/Dim). It has no gradient.
+// the interleaved one), turned by position * theta^(-2d/Dim). It is
+// differentiable in x.
 //
 // Invalid heads, and heads of an odd dimension, are an ErrShape; a theta that is not positive
 // is an ErrValue.
@@ -36,6 +37,10 @@ func NewRoPE(path string, h Heads, theta float64) (gorgonia.Op, error) {
 		return nil, fmt.Errorf("op: RoPE %q: %w: theta %v, want a positive number", path, ErrValue, theta)
 	}
 	b := newBase("RoPE", path, []hm.Type{float3, int2}, float4, h.First, h.Count, h.Dim, theta)
+	b.slopes = []slope{{reads: []int{1}, compute: func(r *slopeRun) error {
+		r.team.RoPEGrad(r.dx, r.dy, int32s(r.in[1]), r.shape[0], r.shape[1], kernel.Heads(h), theta)
+		return nil
+	}}, {}}
 	return &rope{b, exec.RoPE{Heads: kernel.Heads(h), Theta: theta}}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol/internal/exec"
+	"github.com/pulsecol/pulsecol/internal/kernel"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -20,7 +21,7 @@ type swiGLU struct {
 //
 // element by element (Shazeer, "GLU Variants Improve Transformer", arXiv 2002.05202):
 // x [B,N,in] -> [B,N,out]. The outputs of the two projections are in no memory of the
-// graph. It has no gradient. Weights of different shapes, or a bias of another length, are
+// graph; the gradient, with respect to x, computes them again. Weights of different shapes, or a bias of another length, are
 // an ErrShape, an unknown precision is an ErrValue.
 func NewSwiGLU(path string, gate, up Projection) (gorgonia.Op, error) {
 	for i, p := range []*Projection{&gate, &up} {
@@ -32,7 +33,29 @@ func NewSwiGLU(path string, gate, up Projection) (gorgonia.Op, error) {
 		return nil, fmt.Errorf("op: SwiGLU %q: %w: gate has %d outputs, up %d", path, ErrShape, gate.Weight.Rows, up.Weight.Rows)
 	}
 	params := append(projectionParams(&gate), projectionParams(&up)...)
-	return &swiGLU{newBase("SwiGLU", path, []hm.Type{float3}, float3, params...), exec.SwiGLU{Gate: gate.spec(), Up: up.spec()}}, nil
+	o := &swiGLU{newBase("SwiGLU", path, []hm.Type{float3}, float3, params...), exec.SwiGLU{Gate: gate.spec(), Up: up.spec()}}
+	o.slopes = []slope{{reads: []int{0}, compute: o.inputGrad, scratch: func(dy tensor.Shape) int { return 2 * dy.TotalSize() }}}
+	return o, nil
+}
+
+// inputGrad is the gradient with respect to x. The outputs of both projections, which it
+// computes again, become their gradients.
+func (o *swiGLU) inputGrad(r *slopeRun) error {
+	x, rows, n := float32s(r.in[0]), r.shape[0]*r.shape[1], len(r.dy)
+	outputs := [][]float32{r.scratch[:n], r.scratch[n:]}
+	parts := []*kernel.Projection{&o.spec.Gate, &o.spec.Up}
+	for i, p := range parts {
+		r.team.Linear(outputs[i], x, rows, &p.Weight, p.Bias)
+	}
+	r.team.GateGrad(outputs[0], outputs[1], r.dy, outputs[0], outputs[1])
+	for i, p := range parts {
+		w := &p.Weight
+		r.team.MatMul(kernel.MatMul{
+			M: rows, N: w.Cols, K: w.Rows,
+			A: outputs[i], LDA: w.Rows, W: w, C: r.dx, LDC: w.Cols, Scale: 1, Add: i > 0,
+		})
+	}
+	return nil
 }
 
 func (o *swiGLU) Spec() any { return o.spec }

@@ -37,13 +37,18 @@ type Team struct {
 	blocks       blocksJob
 	blockTopK    blockTopKJob
 	columnSparse columnSparseJob
+	crossEntropy crossEntropyJob
 	dense        denseJob
 	embed        embedJob
+	gate         gateJob
 	grad         gradJob
 	heads        headsJob
+	headsGrad    headsGradJob
 	keptMass     keptMassJob
 	linear       linearJob
+	matMul       matMulJob
 	rmsNorm      rmsNormJob
+	rmsNormGrad  rmsNormGradJob
 	rope         ropeJob
 	scores       scoresJob
 	sparseD      sparseDJob

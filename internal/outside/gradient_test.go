@@ -206,15 +206,13 @@ func (c *gradientCase) attention(t *testing.T) (values int) {
 // TestNoGradient: where there is no gradient Grad is an error, and so is a step of a Lisp
 // machine. It is never left out.
 func TestNoGradient(t *testing.T) {
-	projection := op.Projection{Weight: weight(4, 4)}
-	heads := op.Heads{Count: 2, Dim: 2}
 	float := func(shape ...int) func(*gorgonia.ExprGraph, string) *gorgonia.Node {
 		return func(g *gorgonia.ExprGraph, name string) *gorgonia.Node { return floatInput(g, name, shape...) }
 	}
 	ints := func(shape ...int) func(*gorgonia.ExprGraph, string) *gorgonia.Node {
 		return func(g *gorgonia.ExprGraph, name string) *gorgonia.Node { return intInput(g, name, shape...) }
 	}
-	x3, x4 := float(1, 4, 4), float(1, 2, 4, 4)
+	x4 := float(1, 2, 4, 4)
 	columns := func(g *gorgonia.ExprGraph, name string) *gorgonia.Node {
 		return input(g, name, []uint32{1, 2, 4, 8}, 1, 2, 2, 1)
 	}
@@ -225,17 +223,7 @@ func TestNoGradient(t *testing.T) {
 	}{
 		"ScoreCollect":          {must(op.NewScoreCollect("o", op.AttentionParams{Group: 2}))(t), []maker{x4, x4, x4}},
 		"ColumnSparseAttn rows": {must(op.NewColumnSparseAttn("o", op.AttentionParams{Group: 2, Rows: true}))(t), []maker{x4, x4, x4, columns, ints(3)}},
-		"Add":                   {op.NewAdd("o"), []maker{x3, x3}},
-		"Linear":                {must(op.NewLinear("o", projection))(t), []maker{x3}},
-		"AddLinear":             {must(op.NewAddLinear("o", projection))(t), []maker{x3, x3}},
-		"SwiGLU":                {must(op.NewSwiGLU("o", projection, projection))(t), []maker{x3}},
-		"RMSNorm":               {op.NewRMSNorm("o", []float32{1, 1, 1, 1}, 1e-5), []maker{x3}},
-		"RoPE":                  {must(op.NewRoPE("o", heads, 1e4))(t), []maker{x3, ints(1, 4)}},
-		"SplitHeads":            {must(op.NewSplitHeads("o", heads))(t), []maker{x3}},
-		"MergeHeads":            {op.NewMergeHeads("o"), []maker{x4}},
-		"GatherRows":            {op.NewGatherRows("o"), []maker{x3, ints(3)}},
-		"LMHead":                {op.NewLMHead("o", weight(3, 4)), []maker{float(1, 3, 4), ints(3)}},
-		"Embed":                 {op.NewEmbed("o", weight(3, 4)), []maker{ints(1, 4)}},
+		"ids of Embed":          {op.NewEmbed("o", weight(3, 4)), []maker{ints(1, 4)}},
 		"DenseAttn's mask":      {must(op.NewDenseAttn("o", 0, true))(t), []maker{x4, x4, x4, float(1, 4)}},
 	} {
 		build := func() (g *gorgonia.ExprGraph, in []*gorgonia.Node, cost *gorgonia.Node) {
@@ -259,8 +247,8 @@ func TestNoGradient(t *testing.T) {
 				t.Errorf("%s: gorgonia.Grad with respect to input %d: no error", name, i)
 			}
 		}
-		if strings.HasSuffix(name, "mask") {
-			continue
+		if strings.HasSuffix(name, "mask") || strings.HasPrefix(name, "ids") {
+			continue // other inputs, if any, have gradients
 		}
 		g, _, _ := build()
 		vm := gorgonia.NewLispMachine(g)

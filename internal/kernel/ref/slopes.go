@@ -53,3 +53,25 @@ func largest(x []float32) (most float64) {
 	}
 	return most
 }
+
+// Differences are the gradient of sum(dy * f()) with respect to x, which f reads, by central
+// differences, and an estimate of their error: the largest difference from those at twice the
+// distance, which is about three times as large.
+func Differences(f func() []float64, dy []float32, x []float64) (grad []float64, err float64) {
+	for i, old := range x {
+		var d [2]float64
+		for k, step := range []float64{step, 2 * step} {
+			x[i] = old + step
+			up := f()
+			x[i] = old - step
+			down := f()
+			x[i] = old
+			for j := range up {
+				d[k] += (up[j] - down[j]) * float64(dy[j])
+			}
+			d[k] /= 2 * step
+		}
+		grad, err = append(grad, d[0]), max(err, math.Abs(d[1]-d[0]))
+	}
+	return grad, err
+}
