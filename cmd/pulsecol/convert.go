@@ -112,7 +112,9 @@ func (c *convertCmd) modelFiles() ([]string, error) {
 	}
 	var paths []string
 	for _, e := range entries {
-		paths = append(paths, filepath.Join(found.Dir, e.Name()))
+		if filepath.Ext(e.Name()) != ".gguf" { // what was written before may be in the folder
+			paths = append(paths, filepath.Join(found.Dir, e.Name()))
+		}
 	}
 	return paths, nil
 }

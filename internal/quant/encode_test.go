@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -252,10 +253,15 @@ func tolerable(row []float32) float64 {
 }
 
 // TestEncodeLikeReference: the error is not more than 1.02 of that of llama.cpp's quantizer
-// on its own elements, over the rows that are not zero, relative to each row's norm. The
-// other types' quantizers there are plain rounding.
+// on its own elements, over the rows that are not zero, relative to each row's norm.
+// testdata has those of the types whose quantizer there searches; the folder that
+// PULSECOL_GGUF names may have those of all.
 func TestEncodeLikeReference(t *testing.T) {
-	set, err := safetensors.Open(filepath.Join(golden.Dir(t, "gguf"), "blocks.safetensors"))
+	dir := golden.Dir(t, "gguf")
+	if other := os.Getenv("PULSECOL_GGUF"); other != "" {
+		dir = other
+	}
+	set, err := safetensors.Open(filepath.Join(dir, "blocks.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +272,11 @@ func TestEncodeLikeReference(t *testing.T) {
 		if !ok {
 			continue
 		}
+		typ, ok := quant.Parse(kind)
+		if !ok {
+			continue // Q2_K and Q3_K
+		}
 		tested++
-		typ, _ := quant.Parse(kind)
 		src, cols := tensor(t, set, name)
 		want, _ := tensor(t, set, kind+".quantized.f32")
 		got := encoded(t, typ, src)
@@ -286,8 +295,8 @@ func TestEncodeLikeReference(t *testing.T) {
 			t.Errorf("%v: error %g, of llama.cpp %g", typ, mine, theirs)
 		}
 	}
-	if tested != 5 {
-		t.Errorf("%d types, want 5", tested)
+	if tested < 5 {
+		t.Errorf("%d types, want 5 at least", tested)
 	}
 }
 
