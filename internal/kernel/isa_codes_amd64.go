@@ -13,6 +13,8 @@ func avx2Codes() codeProducts {
 	p := portableCodes
 	p.unpack = unpackAVX2
 	p.roundBlocks = roundBlocksAVX2
+	p.mulBlocks = mulBlocksAVX2
+	p.peak = peakInt8AVX2
 	p.expand = func(f quant.Form, dst, codes, scales, minima []float32, n int) {
 		expandAVX2(dst, codes, scales, minima, n, f.Group, f.Offset)
 	}
@@ -31,6 +33,7 @@ func avx512Codes() codeProducts {
 func avx512VNNICodes() codeProducts {
 	p := avx512Codes()
 	p.mulBlocks = mulBlocksAVX512VNNI
+	p.peak = peakInt8AVX512VNNI
 	return p
 }
 
@@ -59,6 +62,19 @@ func unpackAVX2(t quant.DType, codes []byte, scales, minima []float32, blocks []
 	default:
 		unpackPortable(t, codes, scales, minima, blocks, rows, stride, n, ahead)
 	}
+}
+
+func mulBlocksAVX2(f quant.Form, y []float32, ldy int, x []float32, ldx, rows, blocks int, codes, scales, minima []float32, accumulate bool) {
+	multiply := mulBlocksOffsetAVX2
+	switch {
+	case f.Minima:
+		multiply = mulBlocksMinimaAVX2
+	case f.Group < blockInputs:
+		multiply = mulBlocksHalvesAVX2
+	case f.Offset == 128:
+		multiply = mulBlocksSignedAVX2
+	}
+	multiply(y, ldy, x, ldx, rows, blocks, codes, scales, minima, bits.Len(uint(f.Offset))-1, accumulate)
 }
 
 func mulBlocksAVX512VNNI(f quant.Form, y []float32, ldy int, x []float32, ldx, rows, blocks int, codes, scales, minima []float32, accumulate bool) {

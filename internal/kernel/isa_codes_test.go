@@ -128,10 +128,15 @@ func TestRoundBlocks(t *testing.T) {
 	})
 }
 
+// most is the largest code of a form.
+func most(f quant.Form) uint32 {
+	return map[int]uint32{8: 15, 16: 31, 32: 63, 128: 255, 0: 31}[f.Offset]
+}
+
 // randomPanel fills a panel with any codes of the type.
 func randomPanel(r *rand.Rand, typ quant.DType, n int) codePanel {
 	p := newCodePanel(typ.Form(), make([]float32, codePanelSize(typ.Form(), n)), n)
-	most := map[int]uint32{8: 15, 16: 31, 32: 63, 128: 255, 0: 31}[typ.Form().Offset]
+	most := most(typ.Form())
 	for i := range p.codes {
 		word := uint32(0)
 		for range 4 {
@@ -181,13 +186,20 @@ func TestMulBlocks(t *testing.T) {
 			f := typ.Form()
 			for _, s := range []struct{ rows, blocks, gap int }{{4, 1, 0}, {8, 3, 5}, {12, 8, 1}} {
 				p := randomPanel(r, typ, s.blocks*blockInputs)
+				// The largest sums: of the largest codes and inputs of one sign.
+				for k := 0; k < len(p.codes); k += lanes {
+					p.codes[k] = math.Float32frombits(most(f) * 0x01010101)
+				}
 				width := s.blocks * codeRows * blockWords
 				ldx := width + s.gap*codeRows*blockWords
 				x := make([]float32, (s.rows/codeRows-1)*ldx+width)
 				for i := range s.rows {
 					numbers, _ := window(r, s.blocks*blockInputs)
 					for j := range numbers {
-						if r.IntN(3) == 0 {
+						switch {
+						case i < 2:
+							numbers[j] = []float32{-5, 5}[i]
+						case r.IntN(3) == 0:
 							numbers[j] = []float32{-5, 5}[r.IntN(2)]
 						}
 					}

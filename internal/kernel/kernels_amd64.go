@@ -369,15 +369,45 @@ func expandAVX512(dst []float32, codes []float32, scales []float32, minima []flo
 //go:noescape
 func mulBlocksOffsetAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
 
+// mulBlocksOffsetAVX2 is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksOffsetAVX2(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
 // mulBlocksMinimaAVX512VNNI is codeProducts.mulBlocks, with an offset of 1<<shift.
 //
 //go:noescape
 func mulBlocksMinimaAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
 
+// mulBlocksMinimaAVX2 is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksMinimaAVX2(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
 // mulBlocksHalvesAVX512VNNI is codeProducts.mulBlocks, with an offset of 1<<shift.
 //
 //go:noescape
 func mulBlocksHalvesAVX512VNNI(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
+// mulBlocksHalvesAVX2 is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksHalvesAVX2(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
+// mulBlocksSignedAVX2 is codeProducts.mulBlocks, with an offset of 1<<shift.
+//
+//go:noescape
+func mulBlocksSignedAVX2(y []float32, ldy int, x []float32, ldx int, rows int, blocks int, codes []float32, scales []float32, minima []float32, shift int, accumulate bool)
+
+// peakInt8AVX512VNNI is codeProducts.peak.
+//
+//go:noescape
+func peakInt8AVX512VNNI(n int) (flops int)
+
+// peakInt8AVX2 is codeProducts.peak.
+//
+//go:noescape
+func peakInt8AVX2(n int) (flops int)
 
 // cpuid is the instruction of that name.
 //

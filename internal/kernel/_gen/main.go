@@ -159,9 +159,7 @@ func main() {
 	roundBlocks()
 	avx2.expand()
 	avx512.expand()
-	for _, f := range forms {
-		mulBlocksVNNI(f)
-	}
+	mulBlocks()
 	cpuid()
 	Generate()
 }

@@ -28,3 +28,29 @@ func (v *isa) peakFMA() {
 	Store(flops, ReturnIndex(0))
 	finish()
 }
+
+// peakInt8 is peakFMA for products of bytes.
+func (v *isa) peakInt8() {
+	function("peakInt8"+v.name, "(n int) (flops int)", "is codeProducts.peak.")
+	const chains = 12
+	n := load("n")
+	x, y := v.integers(0x01010101), v.integers(0x02020202)
+	sums := v.zeros(chains)
+	Label("round")
+	for _, s := range sums {
+		if v == avx512vnni {
+			VPDPBUSD(x, y, s)
+			continue
+		}
+		// Sums of few products stay int16.
+		products := v.reg()
+		VPMADDUBSW(x, y, products)
+		VPADDW(products, s, s)
+	}
+	DECQ(n)
+	JNZ(LabelRef("round"))
+	flops := GP64()
+	MOVQ(U32(2*4*uint32(chains*v.lanes)), flops)
+	Store(flops, ReturnIndex(0))
+	finish()
+}
