@@ -1,0 +1,9 @@
+package procgroup
+
+import "syscall"
+
+// attributes starts a process in a process group of its own, so that Ctrl-C at a terminal reaches
+// it once, from its parent, and ends it with its parent.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
