@@ -1,3 +1,5 @@
+//go:build unix
+
 package procgroup
 
 import (
@@ -78,6 +80,9 @@ func TestKilled(t *testing.T) {
 
 // TestKilledBeforeAllCame: a rank that is killed while others have not come ends the group.
 func TestKilledBeforeAllCame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for time-outs")
+	}
 	port := freePort(t)
 	root := start(t, "work", torchEnv(0, 3, port)...)
 	one := start(t, "work", torchEnv(1, 3, port)...)
@@ -97,6 +102,9 @@ func TestKilledBeforeAllCame(t *testing.T) {
 
 // TestStopped: a rank that hangs ends the others, and ends itself when it runs again.
 func TestStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for time-outs")
+	}
 	for _, victim := range []int{0, 1} {
 		all := startAll(t, "work", 3)
 		if err := all[victim].Process.Signal(syscall.SIGSTOP); err != nil {
@@ -134,6 +142,9 @@ func TestOneEnds(t *testing.T) {
 
 // TestDoNotFit: processes that cannot form a group all say why.
 func TestDoNotFit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for time-outs")
+	}
 	short := timeoutVariable + "=2s"
 	for _, c := range []struct {
 		name string
