@@ -52,12 +52,35 @@ func (c *convertCmd) Run(std stdio) error {
 	o := models.GGUFOptions{Type: c.Type, Name: nameOf(m), Progress: b.show, Note: func(text string) {
 		fmt.Fprintf(std.err, "pulsecol: note: %s\n", text)
 	}}
-	err = outfile.Write(c.Out, func(w io.Writer) error { return m.WriteGGUF(ctx, w, o) })
+	var ofModel error
+	err = outfile.Write(c.Out, func(w io.Writer) error {
+		file := &failingWriter{w: w}
+		err := m.WriteGGUF(ctx, file, o)
+		if file.err == nil {
+			ofModel = err
+		}
+		return err
+	})
 	b.close()
-	if err != nil {
+	switch {
+	case ofModel != nil:
+		return ofModel
+	case err != nil:
 		return fmt.Errorf("--out %w", err)
 	}
 	return c.report(std.out, m)
+}
+
+// failingWriter keeps the error of a writer.
+type failingWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (f *failingWriter) Write(p []byte) (n int, err error) {
+	n, err = f.w.Write(p)
+	f.err = err
+	return n, err
 }
 
 // checkOut reports an --out that cannot be written, is there already, or is a file of the

@@ -111,6 +111,29 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
+// TestConvertErrors: an error of the model names its tensor, and not --out.
+func TestConvertErrors(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join(dir, "model")
+	if err := os.CopyFS(model, os.DirFS(golden.Dir(t, "llada"))); err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(model, "model.safetensors")
+	data, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(data[len(data)-4:], []byte{0, 0, 0xC0, 0x7F}) // the last element is NaN
+	if err := os.WriteFile(weights, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, text := failing("convert", "--model", model, "--type", "Q8_0", "--out", filepath.Join(dir, "m.gguf"))
+	last := text[strings.Index(text, "\n")+1:] // after the note about the tokenizer
+	if status != exitFailure || strings.Contains(last, "--out") || !strings.Contains(last, "is NaN, want a finite number") || !strings.Contains(last, `tensor "model.transformer.`) {
+		t.Errorf("status %d, %q", status, text)
+	}
+}
+
 // TestNameOf: the name in the metadata is that of the model's folder or in the cache.
 func TestNameOf(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "LLaDA-8B")

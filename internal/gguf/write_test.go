@@ -3,7 +3,9 @@ package gguf_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +83,7 @@ func TestWriteRefuses(t *testing.T) {
 		{nil, safetensors.Info{Name: "x", Shape: []int{2, 0}}, "shape [2 0]: want 1 to 4 dimensions of at least 1"},
 		{nil, safetensors.Info{Name: "x", Shape: []int{1, 1, 1, 1, 1}}, "want 1 to 4 dimensions"},
 		{nil, safetensors.Info{Name: "x", DType: quant.Q4_K, Shape: []int{4, 128}}, "rows have 128 elements, want a multiple of the 256 of a block of Q4_K"},
-		{nil, safetensors.Info{Name: "x", Shape: []int{1 << 40, 1 << 40}}, "shape [1099511627776 1099511627776] of F32"},
+		{nil, safetensors.Info{Name: "x", Shape: []int{math.MaxInt, math.MaxInt}}, fmt.Sprintf("shape [%d %d] of F32", math.MaxInt, math.MaxInt)},
 		{nil, safetensors.Info{Name: "b", Shape: []int{1}}, `tensor "b": comes twice`},
 	} {
 		list := []safetensors.Info{{Name: "b", Shape: []int{1}}, c.info}
