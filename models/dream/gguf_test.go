@@ -33,6 +33,10 @@ func keys(architecture string) []gguftest.Key {
 }
 
 // TestGGUFGeneration: files with the reference's weights give its generations.
+func TestGGUFInt8(t *testing.T) {
+	modeltest.GGUFInt8Error(t, "dream", func(path string) (modeltest.Builder, error) { return Open(path) })
+}
+
 func TestGGUFGeneration(t *testing.T) {
 	files := modeltest.GGUFFiles(t, "dream-tiny.F32.gguf")
 	for _, architecture := range []string{"dream", "diffuse"} {

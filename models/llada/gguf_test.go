@@ -19,6 +19,10 @@ func TestGGUFLogits(t *testing.T) {
 	modeltest.GGUFLogitsEqualReference(t, "llada", func(path string) (modeltest.Model, error) { return Open(path) })
 }
 
+func TestGGUFInt8(t *testing.T) {
+	modeltest.GGUFInt8Error(t, "llada", func(path string) (modeltest.Builder, error) { return Open(path) })
+}
+
 func TestGGUFGeneration(t *testing.T) {
 	files := modeltest.GGUFFiles(t, "llada-tiny.F32.gguf")
 	if len(files) == 0 {
