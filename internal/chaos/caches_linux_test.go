@@ -45,7 +45,7 @@ func TestBadCachedLines(t *testing.T) {
 		scratch(t, func(dir string) {
 			c := command{args: args, dir: dir, note: fmt.Sprintf("seed %d", seed)}
 			trials.add("bad lines with caches")
-			c.bad(t, append(odd, "pulsecol --help", "pulsecol help")...)
+			c.bad(t, append(odd, "pulsecol --help", "pulsecol help", "config.json", "sampler: ")...)
 			noneLeft(t, c, dir)
 		})
 	})

@@ -77,3 +77,29 @@ func TestCacheTables(t *testing.T) {
 		t.Errorf("%v\n%s\nwant %s", err, got, want)
 	}
 }
+
+// TestCPUCacheTable: a row for each kind of step and number of rows, of one machine's records.
+func TestCPUCacheTable(t *testing.T) {
+	of := func(method, cache, kind, mode string, rows, ms float64) record {
+		r := record{"model": "small", "n": 64.0, "method": method, "cache": cache, "mode": mode, "rows": rows, "ms": ms, "cpu": "a CPU", "date": "2026-01-02"}
+		if kind != "" {
+			r["kind"] = kind
+		}
+		return r
+	}
+	got, err := fill("docs/x.md", markBegin+"cpu-cache-steps"+markName+markEnd, &bench{"steps": {
+		of("full", "none", "", "dense", 64, 9), of("full", "dual", "block", "dense", 8, 2), of("full", "prefix", "block", "dense", 24, 4),
+		of("pulsecol", "none", "", "refresh", 64, 11), of("pulsecol", "none", "", "reuse", 64, 5),
+		of("pulsecol", "dual", "block", "reuse", 8, 1), of("pulsecol", "prefix", "block", "reuse", 24, 3), of("pulsecol", "prefix", "block", "reuse", 16, 7),
+		{"model": "other", "n": 64.0, "mode": "dense", "ms": 100.0, "cpu": "another CPU", "date": "2026-01-02"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "| no cache | 64 | 9.00 ms | refresh 11.0 ms, 5.00 ms |\n" +
+		"| block, dual cache | 8 | 2.00 ms | 1.00 ms |\n" +
+		"| block, prefix cache | 24 | 4.00 ms | 3.00 ms |\n\nMeasured on a CPU, 2026-01-02."
+	if !strings.Contains(got, want) {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}

@@ -81,16 +81,38 @@ func cpuLinear(t *table) {
 
 func cpuSteps(t *table) {
 	t.add("model, tokens, threads", "precision", "full", "refresh", "reuse")
-	for _, first := range t.find("steps", record{"mode": "dense"}) {
+	for _, first := range t.find("steps", record{"mode": "dense", "cache": nil}) {
 		cells := []string{fmt.Sprintf("%s, %s, %.0f", first.text("model"), number(first.number("n")), first.number("threads")), first.text("precision")}
 		for _, mode := range []string{"dense", "refresh", "reuse"} {
 			cell := ""
-			for _, r := range t.find("steps", record{"mode": mode, "model": first["model"], "n": first["n"], "precision": first["precision"], "cpu": first["cpu"]}) {
+			for _, r := range t.find("steps", record{"mode": mode, "model": first["model"], "n": first["n"], "precision": first["precision"], "cpu": first["cpu"], "cache": nil}) {
 				cell = number(r.number("ms")) + " ms"
 			}
 			cells = append(cells, cell)
 		}
 		t.add(cells...)
+	}
+}
+
+// cpuCacheSteps has a row for each kind of step and number of rows.
+func cpuCacheSteps(t *table) {
+	t.add("step", "rows", "full attention", "columns, 80 %")
+	for _, full := range t.find("steps", record{"method": "full"}) {
+		step := "no cache"
+		if full.text("kind") != "" {
+			step = full.text("kind") + ", " + full.text("cache") + " cache"
+		}
+		var columns []string
+		for _, r := range t.find("steps", record{
+			"method": "pulsecol", "model": full["model"], "n": full["n"], "cache": full["cache"], "kind": full["kind"], "rows": full["rows"], "cpu": full["cpu"],
+		}) {
+			text := number(r.number("ms")) + " ms"
+			if r.text("mode") == "refresh" {
+				text = "refresh " + text
+			}
+			columns = append(columns, text)
+		}
+		t.add(step, fmt.Sprintf("%.0f", full.number("rows")), number(full.number("ms"))+" ms", strings.Join(columns, ", "))
 	}
 }
 

@@ -23,6 +23,7 @@ var tables = map[string]func(*table){
 	"cpu-attention":     cpuAttention,
 	"cpu-linear":        cpuLinear,
 	"cpu-steps":         cpuSteps,
+	"cpu-cache-steps":   cpuCacheSteps,
 	"cpu-amx":           cpuAMX,
 	"cpu-precision":     cpuPrecision,
 	"cpu-error":         cpuError,
