@@ -5,7 +5,7 @@ import "github.com/pulsecol/pulsecol/internal/gguf"
 // GGUFOptions say how a model becomes a GGUF file.
 type GGUFOptions struct {
 	Type    string // of the weights: one of GGUFTypes
-	Name    string // in the file's metadata; "" for none
+	Name    string // in the metadata, unless the model is a GGUF file with a name of its own; "" for none
 	Threads int    // at most; 0 for all
 
 	// Progress is called as the work goes on, with the elements of weights that are done and

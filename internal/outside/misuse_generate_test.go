@@ -146,6 +146,12 @@ var _ = misuses(map[string]func(*misuse){
 		m.is("zero", func() any { return models.Shape{}.Tokens() }, 0)
 		m.is("smallest", func() any { return models.Shape{Len: math.MinInt, Cached: -1}.Tokens() }, -1)
 	},
+	"models.GGUFTypes": func(m *misuse) {
+		m.does("changed", func() { models.GGUFTypes()[0] = "" })
+		if models.GGUFTypes()[0] == "" {
+			m.Error("a caller changes the list")
+		}
+	},
 	"models.Memory.Total": func(m *misuse) {
 		m.is("zero", func() any { return models.Memory{}.Total() }, 0)
 		m.does("huge", func() { models.Memory{Weights: math.MaxInt64, Columns: math.MaxInt64}.Total() })

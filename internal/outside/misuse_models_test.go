@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -35,6 +36,7 @@ type aModel[O any] interface {
 	Options(O) O
 	PredictMemory(int, int, pulsecol.Config, O) (models.Memory, error)
 	Steps([][]int32, pulsecol.Config, O) (int, error)
+	WriteGGUF(context.Context, io.Writer, models.GGUFOptions) error
 }
 
 // architecture is a package of models.
@@ -228,6 +230,29 @@ func (a *architecture[O]) misuses() map[string]func(*misuse) {
 				}
 			}
 			m.does("nil messages", func() { of.EncodeChatTemplate("", nil) })
+		},
+		"Model.WriteGGUF": func(m *misuse) {
+			of := a.model(m)
+			write := func(of aModel[O], ctx context.Context, w io.Writer, o models.GGUFOptions) func() error {
+				return func() error { return of.WriteGGUF(ctx, w, o) }
+			}
+			right := models.GGUFOptions{Type: "BF16"}
+			for _, name := range []string{"", "bf16", "Q4_K", "F32 ", "\xff", strings.Repeat("x", 1<<16)} {
+				m.fails(fmt.Sprintf("type %.10q", name), write(of, m.Context(), io.Discard, models.GGUFOptions{Type: name}), models.ErrRequest)
+			}
+			for _, n := range []int{-1, math.MinInt} {
+				m.fails(fmt.Sprint("threads ", n), write(of, m.Context(), io.Discard, models.GGUFOptions{Type: "BF16", Threads: n}), models.ErrRequest)
+			}
+			m.works("many threads", write(of, m.Context(), io.Discard, models.GGUFOptions{Type: "BF16", Threads: math.MaxInt, Name: "\xff\x00"}))
+			m.fails("a nil context", write(of, nil, io.Discard, right), models.ErrRequest)
+			m.fails("a nil writer", write(of, m.Context(), nil, right), models.ErrRequest)
+			ended, cancel := context.WithCancel(m.Context())
+			cancel()
+			m.fails("an ended context", write(of, ended, io.Discard, right), context.Canceled)
+			r, w := io.Pipe()
+			m.works("close", r.Close)
+			m.fails("a closed pipe", write(of, m.Context(), w, right), io.ErrClosedPipe)
+			m.fails("closed", write(closed(m), m.Context(), io.Discard, right), models.ErrClosed)
 		},
 		"Model.Options": func(m *misuse) {
 			of := a.model(m)

@@ -15,10 +15,14 @@ import (
 // WriteGGUF writes the model as a file of llama.cpp.
 func (f *Files) WriteGGUF(ctx context.Context, w io.Writer, d *GGUF, c models.Config, o models.GGUFOptions) error {
 	at := slices.IndexFunc(gguf.FileTypes(), func(t gguf.FileType) bool { return t.Name == o.Type })
-	if at < 0 {
-		return fmt.Errorf("%w: the type of a GGUF file is %q, want one of %s", models.ErrRequest, o.Type, strings.Join(models.GGUFTypes(), ", "))
-	}
-	if f.random != nil {
+	switch {
+	case ctx == nil || w == nil:
+		return fmt.Errorf("%w: the context or the writer is nil", models.ErrRequest)
+	case at < 0:
+		return fmt.Errorf("%w: the type of a GGUF file is %.40q, want one of %s", models.ErrRequest, o.Type, strings.Join(models.GGUFTypes(), ", "))
+	case o.Threads < 0:
+		return fmt.Errorf("%w: Threads is %d, want 0 for all, or more", models.ErrRequest, o.Threads)
+	case f.random != nil:
 		return fmt.Errorf("%w: random weights are no model to write", models.ErrRequest)
 	}
 	e := &ggufEncoder{ctx: ctx, files: f, config: c, options: o, pair: d.Paired && f.paired == 0}
