@@ -15,7 +15,7 @@ import (
 func groups(t testing.TB, size int) []*Group {
 	t.Helper()
 	all := make([]*Group, size)
-	address := "127.0.0.1:" + freePort(t)
+	address := "127.0.0.1:" + unusedPort(t)
 	var joined sync.WaitGroup
 	for rank := range size {
 		joined.Go(func() {
@@ -166,7 +166,7 @@ func TestMismatch(t *testing.T) {
 
 // TestCollectiveCanceled: the end of Join's context ends collectives that wait, in all ranks.
 func TestCollectiveCanceled(t *testing.T) {
-	address := "127.0.0.1:" + freePort(t)
+	address := "127.0.0.1:" + unusedPort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var done sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 // TestProcesses: processes of two conventions, which start in any order, share an id and a sum.
 func TestProcesses(t *testing.T) {
 	for _, size := range []int{1, 2, 5} {
-		port := freePort(t)
+		port := unusedPort(t)
 		var all []*process
 		for i, rank := range rand.Perm(size) {
 			env := torchEnv(rank, size, port)
@@ -83,7 +83,7 @@ func TestKilledBeforeAllCame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for time-outs")
 	}
-	port := freePort(t)
+	port := unusedPort(t)
 	root := start(t, "work", torchEnv(0, 3, port)...)
 	one := start(t, "work", torchEnv(1, 3, port)...)
 	time.Sleep(500 * time.Millisecond) // mostly enough to come; killed earlier, rank 1 is missing
@@ -168,7 +168,7 @@ func TestDoNotFit(t *testing.T) {
 			"rank 0 did not answer at 127.0.0.1:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			port := freePort(t)
+			port := unusedPort(t)
 			var all []*process
 			for _, env := range c.envs(port) {
 				all = append(all, start(t, "work", env...))
@@ -180,7 +180,7 @@ func TestDoNotFit(t *testing.T) {
 
 // TestToken: a process with another token is refused, and the group waits for the right one.
 func TestToken(t *testing.T) {
-	port := freePort(t)
+	port := unusedPort(t)
 	secret := TokenVariable + "=secret"
 	root := start(t, "once", append(torchEnv(0, 2, port), secret)...)
 	allFail(t, []*process{start(t, "once", append(torchEnv(1, 2, port), TokenVariable+"=another")...)}, "refused rank 1: another "+TokenVariable)
@@ -215,7 +215,7 @@ func TestPortInUse(t *testing.T) {
 
 // TestComplete: a process that comes too late is refused.
 func TestComplete(t *testing.T) {
-	port := freePort(t)
+	port := unusedPort(t)
 	all := []*process{start(t, "work", torchEnv(0, 2, port)...), start(t, "work", torchEnv(1, 2, port)...)}
 	<-all[0].joined
 	allFail(t, []*process{start(t, "work", torchEnv(1, 2, port)...)}, "the group of 2 is complete")

@@ -62,17 +62,21 @@ func (p *pulse) beat(silence time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if gap := now.Sub(p.last); gap > silence/2 {
+	if gap := now.Sub(p.last); gap >= hung(silence) {
 		p.stopped, p.gap = now, gap
 	}
 	p.last = now
 }
 
-// paused returns how long this process itself did not run of late.
+// hung is the least time without a beat after which others may count this process as hung: the
+// last one may have been a beat before.
+func hung(silence time.Duration) time.Duration { return silence * (beats - 1) / beats }
+
+// paused returns how long this process itself did not run of late, if others count it as hung.
 func (p *pulse) paused(silence time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if gap := time.Since(p.last); gap > silence/2 {
+	if gap := time.Since(p.last); gap >= hung(silence) {
 		return gap
 	}
 	if !p.stopped.IsZero() && time.Since(p.stopped) < silence {
@@ -219,7 +223,7 @@ func (g *Group) lost(rank int, err error) {
 	case errors.Is(err, io.EOF):
 		g.fail(rank, fmt.Errorf("(%s) has ended without a word: it was killed, or it crashed", who))
 	default:
-		g.fail(rank, fmt.Errorf("(%s) has ended: %w", who, err))
+		g.fail(rank, fmt.Errorf("(%s) has ended without a word: it was killed, or it crashed, or its network is down (%w)", who, err))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -173,12 +174,8 @@ func (l *Local) environments() ([][]string, error) {
 			kept = append(kept, v)
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePort()
 	if err != nil {
-		return nil, err
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	if err := free.Close(); err != nil {
 		return nil, err
 	}
 	token := rand.Text()
@@ -189,6 +186,19 @@ func (l *Local) environments() ([][]string, error) {
 			masterAddr+"=127.0.0.1", masterPort+"="+port, TokenVariable+"="+token, visible+"="+devices[rank]))
 	}
 	return all, nil
+}
+
+// freePort returns a port of this host at which nothing listens, below those that systems give to
+// clients: one of these may be another's before rank 0 listens.
+func freePort() (port string, err error) {
+	for range 100 {
+		port = strconv.Itoa(firstPort + mathrand.IntN(ports))
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			return port, l.Close()
+		}
+	}
+	return "", err
 }
 
 // fromLauncher says whether a launcher of ranks sets a variable.

@@ -31,8 +31,12 @@ const (
 	slurmJob   = "SLURM_JOB_ID"
 )
 
-// defaultPort is that of torchrun.
-const defaultPort = 29500
+// Ports of rank 0.
+const (
+	defaultPort = 29500 // as torchrun has it
+	firstPort   = 20000 // of those that are picked here, below those that systems give to clients
+	ports       = 9000
+)
 
 // convention is how a launcher names ranks.
 type convention struct {
@@ -135,13 +139,13 @@ func address(c convention, env func(string) (string, bool), size int) (string, e
 		}
 	case c == torch && size > 1:
 		return "", fmt.Errorf("%s is not set, which torchrun sets together with %s", masterPort, c.rank)
-	case c == slurm: // another port for each job of a host, below those that systems give to clients
+	case c == slurm: // another port for each job of a host
 		if job, ok := env(slurmJob); ok {
 			id, err := strconv.Atoi(job)
 			if err != nil || id < 0 {
 				return "", fmt.Errorf("%s is %q; want a number, or set %s", slurmJob, job, masterPort)
 			}
-			port = 20000 + id%10000
+			port = firstPort + id%ports
 		}
 	}
 	if store, _ := env(torchStore); c == torch && store == "True" {

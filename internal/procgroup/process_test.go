@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -158,15 +157,13 @@ func (p *process) ends(t *testing.T) error {
 	}
 }
 
-// freePort returns a port of this host that nothing listens at.
-func freePort(t testing.TB) string {
+// unusedPort returns a port of this host that nothing listens at.
+func unusedPort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
 
@@ -189,7 +186,7 @@ func slurmEnv(rank, size int, port string) []string {
 // startAll starts a group of the same mode and waits until all have joined it.
 func startAll(t *testing.T, mode string, size int, env ...string) []*process {
 	t.Helper()
-	port := freePort(t)
+	port := unusedPort(t)
 	var all []*process
 	for rank := range size {
 		all = append(all, start(t, mode, append(torchEnv(rank, size, port), env...)...))

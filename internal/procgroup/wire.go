@@ -1,6 +1,7 @@
 package procgroup
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -132,6 +134,7 @@ type frameHead struct {
 // link is a connection on which both sides send frames.
 type link struct {
 	net.Conn
+	in     *bufio.Reader // of its one reader, from the first frame on
 	mu     sync.Mutex
 	closed bool // nothing more is sent
 }
@@ -176,12 +179,28 @@ func (l *link) finish() {
 // errMalformed is wrapped by errors about bytes that no process of a group sends.
 var errMalformed = errors.New("malformed message")
 
-// receive reads a frame.
+// receive reads a frame. It waits twice: a process that did not run for some time itself finds then
+// what has come meanwhile.
 func (l *link) receive(timeout time.Duration) (frame, error) {
-	if err := l.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-		return frame{}, err
+	if l.in == nil {
+		l.in = bufio.NewReader(l.Conn)
 	}
-	return readFrame(l)
+	for _, part := range []time.Duration{timeout * (beats - 1) / beats, timeout / beats} {
+		if err := l.SetReadDeadline(time.Now().Add(part)); err != nil {
+			return frame{}, err
+		}
+		_, err := l.in.Peek(1)
+		if err == nil {
+			if err := l.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+				return frame{}, err
+			}
+			return readFrame(l.in)
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return frame{}, err
+		}
+	}
+	return frame{}, os.ErrDeadlineExceeded
 }
 
 func readFrame(r io.Reader) (frame, error) {

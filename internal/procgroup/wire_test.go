@@ -103,7 +103,7 @@ func TestExamineProof(t *testing.T) {
 
 // TestNoise: connections that say nothing, or anything else, do not keep a group from forming.
 func TestNoise(t *testing.T) {
-	port := freePort(t)
+	port := unusedPort(t)
 	address := "127.0.0.1:" + port
 	root := start(t, "once", torchEnv(0, 2, port)...)
 	var noise []net.Conn
