@@ -4,7 +4,8 @@
 #   NVCC=/path/to/nvcc ./build.sh      any nvcc of CUDA 12.4 or newer; without NVCC the one in PATH
 #
 # PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest nvcc that compiles them. Each file
-# becomes PTX and a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX.
+# becomes PTX and a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX. Cubins of kernels that may
+# start early (dependent.cuh) are built for compute_90, all others for compute_80.
 set -euo pipefail
 cd "$(dirname "$0")"
 nvcc=${NVCC:-nvcc}
@@ -26,7 +27,8 @@ for source in *.cu; do
     compile ptx "-gencode=arch=compute_90a,code=compute_90a" "$name"
     ;;
   *)
-    compile cubin "-gencode=arch=compute_80,code=sm_90" "$name"
+    if grep -q '^DEPENDENT' "$source"; then virtual=90; else virtual=80; fi
+    compile cubin "-gencode=arch=compute_$virtual,code=sm_90" "$name"
     compile ptx "-gencode=arch=compute_80,code=compute_80" "$name"
     ;;
   esac

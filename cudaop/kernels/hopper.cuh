@@ -36,12 +36,24 @@ DEVICE int cluster_rank() {
   return r;
 }
 
+DEVICE int cluster_size() {
+  int n;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+  return n;
+}
+
 DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
 
 // barrier_arrive_at arrives at the same barrier of another block of the cluster.
 DEVICE void barrier_arrive_at(uint32_t b, int rank, int count) {
   asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there], %2;\n}" ::"r"(b),
                "r"(rank), "r"(count) : "memory");
+}
+
+// load_shared4_at reads the shared memory of another block of the cluster, at the same address.
+DEVICE void load_shared4_at(uint32_t address, int rank, float (&x)[4]) {
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(address), "r"(rank) : "memory");
 }
 
 // barrier_expect arrives and makes the barrier wait for so many bytes too.
@@ -60,6 +72,25 @@ DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(b), "h"(static_cast<uint16_t>(blocks)) : "memory");
+}
+
+// The same for one block, of what is read once, or of what other blocks read too.
+DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int matrix, uint32_t b, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(b), "l"(policy) : "memory");
+}
+
+DEVICE void copy_box(uint32_t to, const TensorMap& map, int column, int row, int matrix, uint32_t b) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+               "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(b) : "memory");
+}
+
+// policy_evict_first is a policy for data that is not read again.
+DEVICE uint64_t policy_evict_first() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
 }
 
 // --- Stages --------------------------------------------------------------------------------------------------------
@@ -126,7 +157,22 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, bool add) 
       : REGS64(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(TRANSPOSED));
 }
 
-// The same with the left operand in shared memory.
+// The same with the left operand in shared memory, for 16, 32 and 128 columns.
+DEVICE void wgmma(float (&d)[8], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : REGS4(d, 0), REGS4(d, 4) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
+DEVICE void wgmma(float (&d)[16], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
+      "%16, %17, p, 1, 1, 0, 0;\n}"
+      : REGS16(d, 0) : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
 DEVICE void wgmma(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"

@@ -1,4 +1,5 @@
 // Root-mean-square normalisation.
+#include "dependent.cuh"
 #include "vector.cuh"
 
 constexpr int kKept = 2;                         // vectors of a row that a thread keeps; it reads the rest of a longer row twice
@@ -7,6 +8,7 @@ template <class T, bool WHOLE> DEVICE void rmsnorm_row(const T* x, const float* 
   const long long row = blockIdx.x * D;
   const int first = threadIdx.x * kVector;
   constexpr int kStep = kThreads * kVector;
+  prerequisites_wait();
   Vector<T> kept[kKept];
 #pragma unroll
   for (int i = 0; i < kKept; i++) {
@@ -44,6 +46,9 @@ template <class T, bool WHOLE> DEVICE void rmsnorm_row(const T* x, const float* 
   }
   for (long long d = first + kKept * kStep; d < D; d += kStep) scale(load<WHOLE>(x + row + d, D - d), d);
 }
+
+DEPENDENT(rmsnorm_bf16)
+DEPENDENT(rmsnorm_f32)
 
 // rmsnorm: out = x / sqrt(mean(x^2) + eps) * weight for each row of D elements of x; weight [D] float32. One block a row.
 // The order of the sum depends on D alone.
