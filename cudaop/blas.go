@@ -130,8 +130,11 @@ type product struct {
 }
 
 // multiply queues a product, after setting its workspace and trial memory to the planned
-// addresses.
+// addresses. A plan has them for any GPU, also for products of few rows, which take none.
 func (c *call) multiply(p product) (err error) {
+	if c.isFew(p) {
+		return c.multiplyFew(p, false)
+	}
 	if p.workspace = c.workspace; p.workspace == 0 {
 		if p.workspace, err = c.scratch(blasWorkspace); err != nil {
 			return err

@@ -47,13 +47,19 @@ func (r *linear) run(c *call) (gorgonia.Value, error) {
 // weights of projections; the result is of type to, as is the residual, which may be
 // 0.
 func (c *call) project(p []kernel.Projection, y, x, residual cu.DevicePtr, n int, to tensor.Dtype) error {
+	product, err := c.product(p, y, x, residual, n, to)
+	if err != nil {
+		return err
+	}
+	return c.multiply(product)
+}
+
+// product describes what project queues.
+func (c *call) product(p []kernel.Projection, y, x, residual cu.DevicePtr, n int, to tensor.Dtype) (product, error) {
 	w, err := c.matrix(p, c.o.dtype())
 	if err != nil {
-		return err
+		return product{}, err
 	}
 	bias, err := c.bias(p, to)
-	if err != nil {
-		return err
-	}
-	return c.multiply(product{y: y, x: x, w: w, bias: bias, residual: residual, inPlace: residual == y, n: n, in: p[0].Weight.Cols, out: outputs(p), dt: c.o.dtype(), to: to})
+	return product{y: y, x: x, w: w, bias: bias, residual: residual, inPlace: residual == y, n: n, in: p[0].Weight.Cols, out: outputs(p), dt: c.o.dtype(), to: to}, err
 }

@@ -80,7 +80,7 @@ type replay struct {
 
 // Kinds of commands, the first of their words.
 const (
-	launchKernel uint64 = iota // kernel, blocks, operands, arguments, and both
+	launchKernel uint64 = iota // kernel, blocks, blocks of a cluster, operands, arguments, and both
 	multiplyRows               // plan, algorithm, w, x, bias, what is added, y, workspace
 	fillWords                  // address, value, count
 	copyBytes                  // to, from, count
@@ -116,9 +116,10 @@ func (q *queue) add() error {
 	return err
 }
 
-// launch queues a kernel on so many blocks.
-func (q *queue) launch(k *cudaKernel, grid int, operands []matrices, args []uint64) error {
-	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(len(operands)), uint64(len(args)))
+// launch queues a kernel on so many blocks, in clusters of a size or, if that is 0, of the
+// kernel's own.
+func (q *queue) launch(k *cudaKernel, grid, cluster int, operands []matrices, args []uint64) error {
+	q.words = append(q.words, launchKernel, uint64(k.number), uint64(grid), uint64(cluster), uint64(len(operands)), uint64(len(args)))
 	for _, s := range operands {
 		q.words = append(q.words, uint64(s.at), uint64(s.count), uint64(s.rows), uint64(s.columns))
 	}
@@ -232,9 +233,9 @@ func (q *queue) run(stream C.CUstream) error {
 		var err error
 		switch w[0] {
 		case launchKernel:
-			mapped, n := int(w[3]), int(w[4])
-			err = q.kernels[w[1]].start(stream, int(w[2]), w[5:5+4*mapped], w[5+4*mapped:5+4*mapped+n])
-			w = w[5+4*mapped+n:]
+			mapped, n := int(w[4]), int(w[5])
+			err = q.kernels[w[1]].start(stream, int(w[2]), int(w[3]), w[6:6+4*mapped], w[6+4*mapped:6+4*mapped+n])
+			w = w[6+4*mapped+n:]
 		case multiplyRows:
 			err = q.blas.start(stream, q.plans[w[1]], int(w[2]), w[3:9])
 			w = w[9:]

@@ -16,7 +16,8 @@ func init() {
 }
 
 // swiGLU runs op.NewSwiGLU in chunks of tokens: one product gives gate and up of a chunk,
-// and a kernel combines them before the next chunk takes their memory.
+// and a kernel combines them before the next chunk takes their memory. Few tokens are one
+// kernel.
 type swiGLU struct {
 	layerOp
 	parts []kernel.Projection // gate, up
@@ -56,6 +57,14 @@ func (r *swiGLU) run(c *call) (gorgonia.Value, error) {
 	gateUp, err := c.scratch(int64(tokens) * row)
 	if err != nil {
 		return nil, err
+	}
+	all, err := c.product(r.parts, y, x, 0, n, dt)
+	if err != nil {
+		return nil, err
+	}
+	if c.isFew(all) {
+		all.out = features
+		return v, c.multiplyFew(all, true)
 	}
 	for first := 0; first < n; first += tokens {
 		count := min(tokens, n-first)

@@ -17,6 +17,23 @@ typedef struct CUlinkState_st *CUlinkState;
 typedef void (*CUhostFn)(void *);
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { _Alignas(64) cuuint64_t opaque[16]; } CUtensorMap;
+typedef enum {
+	CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+} CUlaunchAttributeID;
+typedef struct {
+	CUlaunchAttributeID id;
+	union {
+		struct { unsigned int x, y, z; } clusterDim;
+		int programmaticStreamSerializationAllowed;
+		char pad[64];
+	} value;
+} CUlaunchAttribute;
+typedef struct {
+	unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+	CUstream hStream;
+	CUlaunchAttribute *attrs;
+	unsigned int numAttrs;
+} CUlaunchConfig;
 
 typedef enum {
 	CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3,
@@ -296,6 +313,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long)
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuInit(unsigned int);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *, CUfunction, void **, void **);
 CUresult cuLinkAddData(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int, CUjit_option *, void **);
 CUresult cuLinkAddFile(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *, void **);
 CUresult cuLinkComplete(CUlinkState, void **, size_t *);
