@@ -17,5 +17,6 @@ func isas() []*isa {
 	neon.peakFMA = peakFMANEON
 	neon.bf16 = neon.roundedProducts(roundRowsPortable)
 	neon.int16 = neon.integerProducts()
+	neon.codes = neonCodes()
 	return []*isa{&neon, &portable}
 }

@@ -36,3 +36,18 @@ func peakFMANEON(n int) (flops int)
 //
 //go:noescape
 func swiGLUNEON(dst, gate, up []float32)
+
+// mulBlocksSDOT is codeProducts.mulBlocks.
+//
+//go:noescape
+func mulBlocksSDOT(y []float32, ldy int, x []float32, ldx, rows, blocks int, codes, scales, minima []float32, offset, group int, accumulate bool)
+
+// expandNEON is codeProducts.expand; minima may be empty.
+//
+//go:noescape
+func expandNEON(dst, codes, scales, minima []float32, n, group, offset int)
+
+// peakSDOT is codeProducts.peak.
+//
+//go:noescape
+func peakSDOT(n int) (flops int)
