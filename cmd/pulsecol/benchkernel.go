@@ -14,6 +14,7 @@ import (
 	"github.com/pulsecol/pulsecol/cudaop"
 	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/internal/kernelbench"
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 type benchKernelCmd struct {
@@ -24,7 +25,9 @@ type benchKernelCmd struct {
 	Sparsity  []float64 `placeholder:"SHARE" help:"Shares of keys dropped, in whole hundredths. Default: 0.8,0.9."`
 	Heads     *int      `placeholder:"N" help:"Default: 8; on a GPU 32."`
 	KVHeads   *int      `name:"kv-heads" placeholder:"N" help:"Key heads, on a GPU. Default: as many as heads."`
-	Precision []string  `placeholder:"NAME" enum:"float32,bfloat16,int16" help:"What the operands of products are rounded to on the CPU: float32 (not at all), bfloat16 or int16. Default: all."`
+	Precision []string  `placeholder:"NAME" enum:"float32,bfloat16,int16,int8" help:"What the operands of products are rounded to on the CPU: float32 (not at all), bfloat16, int16, or with quantized weights int8. Default: all."`
+	DType     []string  `name:"dtype" placeholder:"TYPE" help:"Types of the weights of linear, as in F32, BF16, Q8_0, Q4_K. Default: F32,BF16."`
+	Rows      []int     `placeholder:"N" help:"Measure linear with so many rows, 2048 inputs and 32768 outputs. Default: three sizes of 32 to 2048 rows."`
 	Threads   []int     `placeholder:"N" help:"On the CPU. Default: 1 and the number of processors."`
 	Samples   *int      `placeholder:"N" help:"Runs that a median is of. Default: 15."`
 	Device    string    `enum:"cpu,cuda" default:"cpu" help:"Where to measure: cpu or cuda. Default: cpu."`
@@ -33,10 +36,11 @@ type benchKernelCmd struct {
 }
 
 func (benchKernelCmd) Help() string {
-	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept, for scores 2*heads*n*n*head_dim. On the CPU the peak is that of multiply-add in registers, measured between the runs, with the instruction that makes the products.
+	return `Useful operations only: for attention 4*heads*n*keys*head_dim with the keys that are kept, for scores 2*heads*n*n*head_dim. On the CPU the peak is that of multiply-add in registers, measured between the runs, with the instruction that makes the products. For linear, GB/s are the bytes of the weights over the time, and % read is the share of what threads that only read memory reach.
 
 Examples:
   pulsecol bench kernel --op dense,columnsparse --length 4096 --head-dim 128 --json
+  pulsecol bench kernel --op linear --rows 1,32 --dtype BF16,Q8_0,Q4_K --precision float32,int8
   pulsecol bench kernel --device cuda --length 4096,16384 --baselines pytorch.jsonl --json`
 }
 
@@ -60,6 +64,16 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	for _, s := range c.Sparsity {
 		o.Sparsities = append(o.Sparsities, int(math.Round(100*s)))
 	}
+	for _, name := range c.DType {
+		t, ok := quant.Parse(name)
+		if !ok || !t.OfWeights() {
+			return usagef("--dtype %s: want one of %v", name, quant.WeightTypes())
+		}
+		o.DTypes = append(o.DTypes, t)
+	}
+	for _, n := range c.Rows {
+		o.Linears = append(o.Linears, [3]int{n, linearIn, linearOut})
+	}
 	for _, name := range c.Precision {
 		o.Precisions = append(o.Precisions, precisions[name])
 	}
@@ -70,6 +84,9 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	return kernelbench.Run(o, kernelbench.Table(std.out))
 }
 
+// Sizes of linear with --rows: weights that the caches do not hold.
+const linearIn, linearOut = 2048, 32768
+
 // Upper limits of bench kernel's flags, beyond what a CPU or a GPU computes in a day.
 const (
 	maxHeads   = 1 << 10 // and features of a head
@@ -79,7 +96,7 @@ const (
 
 func (c *benchKernelCmd) validate() error {
 	var b bounds
-	for flag, sizes := range map[string][]int{"length": c.Length, "group-size": c.GroupSize} {
+	for flag, sizes := range map[string][]int{"length": c.Length, "group-size": c.GroupSize, "rows": c.Rows} {
 		for _, n := range sizes {
 			b.between(1, maxTokens, flag, &n)
 		}
@@ -103,7 +120,7 @@ func (c *benchKernelCmd) validate() error {
 }
 
 // memory estimates the bytes of the largest measurement on the CPU: queries, keys, values,
-// results, and scores of groups of queries.
+// results, and scores of groups of queries; or inputs, outputs and weights of linear.
 func (c *benchKernelCmd) memory() int64 {
 	largest := func(values []int, otherwise int) int64 {
 		if len(values) == 0 {
@@ -116,7 +133,8 @@ func (c *benchKernelCmd) memory() int64 {
 	if len(c.GroupSize) > 0 {
 		group = int64(slices.Min(c.GroupSize))
 	}
-	return 4 * heads * n * (4*dim + (n+group-1)/group)
+	attention := 4 * heads * n * (4*dim + (n+group-1)/group)
+	return max(attention, 4*largest(c.Rows, 0)*(linearIn+linearOut)+4*linearIn*linearOut)
 }
 
 // checkDevice reports flags that apply to the other device only.
@@ -130,6 +148,8 @@ func (c *benchKernelCmd) checkDevice() error {
 	if c.Device == "cuda" {
 		not(c.Threads != nil, "--threads")
 		not(c.Precision != nil, "--precision")
+		not(c.DType != nil, "--dtype")
+		not(c.Rows != nil, "--rows")
 		not(slices.Contains(c.Op, "linear"), "--op linear")
 	} else {
 		not(c.KVHeads != nil, "--kv-heads")

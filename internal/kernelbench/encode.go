@@ -19,6 +19,14 @@ func encode(values []float32, t kernel.DType) []byte {
 		data := make([]byte, 2*len(values))
 		bf16.EncodeHalf(data, values)
 		return data
+	case kernel.F32:
+		break
+	default:
+		data := make([]byte, t.Bytes(len(values)))
+		if err := t.Encode(data, values); err != nil {
+			panic(err) // of finite numbers: a defect
+		}
+		return data
 	}
 	data := make([]byte, 0, 4*len(values))
 	for _, f := range values {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pulsecol/pulsecol/internal/kernel"
+	"github.com/pulsecol/pulsecol/internal/quant"
 )
 
 // Row is one measurement.
@@ -50,6 +51,11 @@ type Row struct {
 	PeakGFLOPS float64 `json:"peak_gflops"`
 	Percent    float64 `json:"percent_of_peak"`
 
+	// ReadGBS is the bytes of the weights of linear over the time of a run, in GB/s, and
+	// ReadPercent that of what all threads reach that only read memory.
+	ReadGBS     float64 `json:"read_gb_s,omitempty"`
+	ReadPercent float64 `json:"percent_of_read,omitempty"`
+
 	// CPUPercent is Percent with both speeds per second of processor time. Other programs do
 	// not affect it, but it does not show waiting threads either. It is 0 where the operating
 	// system does not report processor time.
@@ -58,15 +64,15 @@ type Row struct {
 
 // Options select the measurements. A nil slice means the default in brackets.
 type Options struct {
-	Ops        []string // ["dense", "refresh", "columnsparse", "linear"]
-	Threads    []int    // [1 and runtime.NumCPU()]
-	Heads      int      // [8]
-	Lens       []int    // [4096]
-	HeadDims   []int    // [64, 128]
-	Groups     []int    // [128, 32]
-	Sparsities []int    // per cent [80, 90]
-	Linears    [][3]int // rows, in, out [2048x256x1024, 1024^3, 32x4096x4096]
-	DTypes     []kernel.DType
+	Ops        []string           // ["dense", "refresh", "columnsparse", "linear"]
+	Threads    []int              // [1 and runtime.NumCPU()]
+	Heads      int                // [8]
+	Lens       []int              // [4096]
+	HeadDims   []int              // [64, 128]
+	Groups     []int              // [128, 32]
+	Sparsities []int              // per cent [80, 90]
+	Linears    [][3]int           // rows, in, out [2048x256x1024, 1024^3, 32x4096x4096]
+	DTypes     []kernel.DType     // of the weights of linear [F32, BF16]
 	Precisions []kernel.Precision // [all]
 	Samples    int                // [15]
 }
@@ -100,7 +106,7 @@ func (o *Options) defaults() {
 		o.DTypes = []kernel.DType{kernel.F32, kernel.BF16}
 	}
 	if o.Precisions == nil {
-		o.Precisions = []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16}
+		o.Precisions = []kernel.Precision{kernel.Float32, kernel.BFloat16, kernel.Int16, kernel.Int8}
 	}
 	if o.Samples == 0 {
 		o.Samples = 15
@@ -119,6 +125,11 @@ func (o *Options) check() error {
 			if n <= 0 {
 				return fmt.Errorf("kernelbench: %s is %d, must be positive", name, n)
 			}
+		}
+	}
+	for _, t := range o.DTypes {
+		if !t.OfWeights() {
+			return fmt.Errorf("kernelbench: weights of %v, must be of %v", t, quant.WeightTypes())
 		}
 	}
 	for _, p := range o.Precisions {
@@ -172,8 +183,14 @@ func measure(row *Row, c benchCase, samples int, run func()) {
 		peakFMA = kernel.PeakFMABF16
 	case kernel.Int16:
 		peakFMA = kernel.PeakFMAInt16
+	case kernel.Int8:
+		peakFMA = kernel.PeakInt8
 	}
 	run() // grows buffers
+	reading := 0.0
+	if c.bytes > 0 {
+		reading = readSpeed()
+	}
 	type sample struct{ run, peak speed }
 	var all []sample
 	best, calm := 0.0, 0
@@ -207,6 +224,10 @@ func measure(row *Row, c benchCase, samples int, run func()) {
 	row.MSRange = [2]float64{flops / slices.Max(rates) / 1e6, flops / slices.Min(rates) / 1e6}
 	row.PeakGFLOPS = median(peaks)
 	row.Percent = 100 * median(ratios)
+	if c.bytes > 0 {
+		row.ReadGBS = c.bytes / row.MS / 1e6
+		row.ReadPercent = 100 * row.ReadGBS / max(reading, readSpeed())
+	}
 	if cpuTime() != 0 {
 		row.CPUPercent = 100 * median(cpuRatios)
 	}
@@ -281,6 +302,7 @@ type benchCase struct {
 	row       Row
 	precision kernel.Precision
 	flops     float64
+	bytes     float64 // of weights
 	prepare   func() (run func())
 }
 
@@ -290,6 +312,9 @@ func (o *Options) cases() (cases []benchCase) {
 			for _, l := range o.Linears {
 				for _, t := range o.DTypes {
 					for _, p := range o.Precisions {
+						if p == kernel.Int8 && !t.Quantized() || l[1]%t.Block() != 0 {
+							continue
+						}
 						cases = append(cases, linearCase(l[0], l[1], l[2], t, p))
 					}
 				}
@@ -311,6 +336,9 @@ func (o *Options) cases() (cases []benchCase) {
 				}
 				for _, row := range rows {
 					for _, p := range o.Precisions {
+						if p == kernel.Int8 {
+							continue // is for weights alone
+						}
 						cases = append(cases, attentionCase(row, p))
 					}
 				}
@@ -357,19 +385,7 @@ func attentionCase(row Row, p kernel.Precision) benchCase {
 		topK()
 		return func() { team.ColumnSparse(out, nil, a, table) }
 	}
-	return benchCase{row, p, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), prepare}
-}
-
-func linearCase(rows, in, out int, t kernel.DType, p kernel.Precision) benchCase {
-	row := Row{Op: "linear", DType: t.String(), Precision: p.String(), Rows: rows, In: in, Out: out}
-	prepare := func() func() {
-		team := new(kernel.Team) // of GOMAXPROCS workers
-		r := rand.New(rand.NewPCG(1, 2))
-		x, y := normal(r, rows*in), make([]float32, rows*out)
-		w := kernel.Matrix{Rows: out, Cols: in, DType: t, Data: encode(normal(r, out*in), t), Precision: p}
-		return func() { team.Linear(y, x, rows, &w, nil) }
-	}
-	return benchCase{row, p, 2 * float64(rows) * float64(in) * float64(out), prepare}
+	return benchCase{row, p, 4 * float64(row.Heads) * float64(row.N) * float64(keys) * float64(row.HeadDim), 0, prepare}
 }
 
 func normal(r *rand.Rand, n int) []float32 {
