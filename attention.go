@@ -71,8 +71,10 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, errors.New("pulsecol: Attention: the layer is nil, or not one of Controller.Layer(i), 0 <= i < 65536")
 	case l.ctl.closed:
 		return nil, ErrClosed
-	case l.ctl.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
-		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.ctl.cfg.Pattern)
+	case l.err != nil:
+		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, l.err)
+	case l.sel.Kind == exec.SelectFixed && l.state.Given() == nil:
+		return nil, fmt.Errorf("pulsecol: %s: Pattern %v has no table for this layer", l.path, l.cfg.Pattern)
 	}
 	if err := o.check(q, k, v); err != nil { // before any node is added
 		return nil, fmt.Errorf("pulsecol: %s: %w: %w", l.path, op.ErrShape, err)
@@ -85,7 +87,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 		return nil, fmt.Errorf("pulsecol: %s already has its attention; use another layer", l.path)
 	}
 	p := op.AttentionParams{
-		Group: l.ctl.group, Selection: op.Selection(l.ctl.sel), Scale: l.ctl.cfg.Scale,
+		Group: l.group, Selection: op.Selection(l.sel), Scale: l.ctl.cfg.Scale,
 		Masked: o.mask != nil, Rows: o.rows != nil, Precision: l.ctl.cfg.Precision, Cached: o.cached,
 	}.In(l.state)
 	n := q.Shape()[2]

@@ -110,7 +110,7 @@ func (c *Controller) SetBlock(b Block) error {
 // Pass returns what the next step will compute. It is zero when no step is left, when no
 // block is active, and where Mode has no answer.
 func (c *Controller) Pass() Pass {
-	if c.done >= c.total {
+	if !c.left() {
 		return Pass{}
 	}
 	mode, pass, err := c.next()
@@ -182,12 +182,7 @@ func (c *Controller) CacheBytes(g *gorgonia.ExprGraph, active int) (bytes int64)
 
 // blockSelected reports whether every layer in use has columns of the block.
 func (c *Controller) blockSelected() bool {
-	for _, l := range c.layers {
-		if l.used && !l.state.BlockBuilt() {
-			return false
-		}
-	}
-	return true
+	return c.inUse(func(l *Layer) bool { return l.state.BlockBuilt() })
 }
 
 // endCached ends a step with cached keys and values; see end.

@@ -27,6 +27,13 @@ type Config struct {
 	// Pattern is the shape of what is kept; nil = Columns{}.
 	Pattern Pattern
 
+	// Layers, if not nil, returns the settings of layer i, given those of all layers, which
+	// are the fields above. It is called once for each layer, and again by SetSparsity, and
+	// returns the same each time. One schedule serves all layers: in its dense steps all are
+	// dense, in its refreshes layers with keys that never change keep these, and layers of
+	// sparsity 0 are always dense. A Cache has the same settings in all layers.
+	Layers func(i int, all LayerConfig) LayerConfig
+
 	// Schedule says which steps refresh; nil = Uniform{}, the paper's. Patterns fixed by
 	// position, and Fixed, never refresh: Adaptive is an error with them.
 	Schedule Schedule
@@ -61,7 +68,8 @@ type Config struct {
 	Threads int
 
 	// Name is the first part of the layers' paths, which identify their operators
-	// in a graph; "" = "pulsecol". A machine runs the layers of one controller.
+	// in a graph; "" = "pulsecol". All layers of a graph belong to one controller, because a
+	// step has one mode and one plan of memory; Layers gives them settings of their own.
 	Name string
 
 	// Observer, if not nil, gets the queries and keys of every attention layer in every
@@ -154,6 +162,8 @@ func (c Config) Validate() error {
 		if c.PrefillEvery != 0 {
 			bad("PrefillEvery is %d, which needs a Cache", c.PrefillEvery)
 		}
+	case c.Layers != nil:
+		bad("Layers is set, and Cache %v needs the same settings in all layers", c.Cache)
 	case isAdaptive:
 		bad("Schedule %v measures drift over all rows, of which steps with Cache %v compute few", c.Schedule, c.Cache)
 	default:

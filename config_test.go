@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -123,7 +124,7 @@ func TestPrecisionFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ctl.PrecisionFor(64); got != want {
+		if got := ctl.PrecisionFor(64); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v on the CPU is %v, want %v", p, got, want)
 		}
 	}
@@ -160,7 +161,7 @@ func TestConfigDefaults(t *testing.T) {
 		Sparsity: 0.5, GroupSize: 32, Pattern: pulsecol.Columns{}, Schedule: pulsecol.Uniform{},
 		Device: pulsecol.CPU, Name: "pulsecol",
 	}
-	if got := ctl.Config(); got != want {
+	if got := ctl.Config(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

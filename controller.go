@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -39,17 +40,19 @@ var (
 // Controller is the state of one generation: it determines the mode of each step and
 // holds the column tables of all layers, and with a Cache their keys and values. It
 // belongs to one machine, or to one for each graph that has its layers, as for other lengths
-// and numbers of rows. One of them runs at a time. It is not safe for
-// concurrent use.
+// and numbers of rows. One of them runs at a time. A graph has one controller: NewMachine
+// returns ErrOwner for layers of another, and Config.Layers is for settings that differ. It is
+// not safe for concurrent use.
 type Controller struct {
 	cfg    Config
+	shared LayerConfig // settings of all layers, as the Config has them
 	sel    exec.Selection
 	group  int
 	auto   bool // the Config left the device open
 	layers []*Layer
 	step   exec.Step
 
-	total, done  int // steps of the generation; completed ones
+	total, done  int // steps of the generation, or endless; completed ones
 	lastMode     Mode
 	dense        bool // sparse attention is switched off
 	mustRefresh  bool // before the next reuse, or with a cache at the next prefill
@@ -75,10 +78,10 @@ func NewController(c Config) (*Controller, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	auto := c.Device == Auto
+	auto, shared := c.Device == Auto, LayerConfig{c.Sparsity, c.GroupSize, c.Pattern}
 	c = c.withDefaults()
 	sel, group := c.Pattern.selection(c.Sparsity, c.GroupSize)
-	ctl := &Controller{cfg: c, sel: sel, group: group, auto: auto}
+	ctl := &Controller{cfg: c, shared: shared, sel: sel, group: group, auto: auto}
 	ctl.step.Name = c.Name
 	ctl.step.Limit(c.Threads)
 	return ctl, nil
@@ -109,62 +112,47 @@ func (c *Controller) PrecisionFor(headDim int) Precision {
 	return Float32
 }
 
-// Layer is the place of one attention layer in a model. Its path is part of the
-// layer's operators' identity in the graph.
-type Layer struct {
-	ctl   *Controller
-	path  string
-	state *exec.State
-	used  bool // an Attention was built on it
-}
-
-// Precision returns that of the layer's controller, AutoPrecision for a nil layer.
-func (l *Layer) Precision() Precision {
-	if l == nil || l.ctl == nil {
-		return AutoPrecision
-	}
-	return l.ctl.cfg.Precision
-}
-
-// maxLayers bounds the index of a layer; models have a few dozen.
-const maxLayers = 1 << 16
-
-// Layer returns attention layer i, 0 <= i < 65536. The same i gives the same
-// layer. For any other i it returns nil, which Attention reports.
-func (c *Controller) Layer(i int) *Layer {
-	if i < 0 || i >= maxLayers {
-		return nil
-	}
-	for n := len(c.layers); n <= i; n++ {
-		path := fmt.Sprintf("%s.layers.%d.attention", c.cfg.Name, n)
-		l := &Layer{ctl: c, path: path, state: exec.NewState(path, &c.step)}
-		if _, ok := c.cfg.Schedule.(adaptive); ok {
-			l.state.Watch()
-		}
-		if p, ok := c.cfg.Pattern.(Fixed); ok {
-			if t := p.table(n); t != nil {
-				l.state.Give((*exec.ColumnBits)(t))
-			}
-		}
-		c.observe(n, l.state)
-		c.layers = append(c.layers, l)
-	}
-	return c.layers[i]
-}
-
 // Start begins a generation of totalSteps denoising steps: the next step is step
 // 1, and all column tables and caches are dropped. Memory, the Stats of layers and the setting
 // of SetDense are kept.
 func (c *Controller) Start(totalSteps int) error {
+	switch err := c.idle(); {
+	case err != nil:
+		return err
+	case totalSteps < 1:
+		return fmt.Errorf("pulsecol: Start: %d steps, want at least 1", totalSteps)
+	}
+	c.start(totalSteps)
+	return nil
+}
+
+// StartEndless is Start of a generation without a last step, as training is one. Its schedule
+// does not depend on the total, as Every; those that place refreshes by it are an error, unless
+// no layer refreshes.
+func (c *Controller) StartEndless() error {
+	if err := c.idle(); err != nil {
+		return err
+	}
+	if err := c.withoutTotal(c.cfg.Schedule); err != nil {
+		return fmt.Errorf("pulsecol: StartEndless: %w", err)
+	}
+	c.start(endless)
+	return nil
+}
+
+// idle returns an error if the controller is closed or in a step.
+func (c *Controller) idle() error {
 	switch {
 	case c.closed:
 		return ErrClosed
 	case c.running.Load():
 		return ErrBusy
-	case totalSteps < 1:
-		return fmt.Errorf("pulsecol: Start: %d steps, want at least 1", totalSteps)
 	}
-	c.total, c.done = totalSteps, 0
+	return nil
+}
+
+func (c *Controller) start(total int) {
+	c.total, c.done = total, 0
 	c.mustRefresh = false
 	c.modes = [op.Reuse + 1]int{}
 	c.refreshSteps = nil
@@ -173,7 +161,6 @@ func (c *Controller) Start(totalSteps int) error {
 	for _, l := range c.layers {
 		l.state.Invalidate()
 	}
-	return nil
 }
 
 // SetDense switches sparse attention off (true) or back on (false), from the
@@ -185,13 +172,14 @@ func (c *Controller) SetDense(dense bool) { c.dense = dense }
 // not, is a prefill.
 func (c *Controller) Invalidate() { c.mustRefresh, c.filled = true, false }
 
-// Step returns the number of completed steps and the total.
-func (c *Controller) Step() (done, total int) { return c.done, c.total }
+// Step returns the number of completed steps and the total, 0 in an endless
+// generation.
+func (c *Controller) Step() (done, total int) { return c.done, max(0, c.total) }
 
 // Mode returns the mode of the next step. It is Dense when no step is left, and where the
 // schedule panics or gives no mode, which is an error of the step.
 func (c *Controller) Mode() Mode {
-	if c.done >= c.total {
+	if !c.left() {
 		return Dense
 	}
 	m, _, err := c.next()
@@ -210,7 +198,7 @@ func (c *Controller) next() (Mode, exec.Pass, error) {
 		return c.nextCached()
 	}
 	m, err := c.configured(c.done + 1)
-	if err == nil && m == Reuse && !c.sel.Unchanging() && (c.mustRefresh || !c.built() || c.drifted(c.done+1)) {
+	if refreshes, _ := c.kinds(); err == nil && m == Reuse && refreshes && (c.mustRefresh || !c.built() || c.drifted(c.done+1)) {
 		m = Refresh
 	}
 	return m, exec.Pass{}, err
@@ -218,10 +206,10 @@ func (c *Controller) next() (Mode, exec.Pass, error) {
 
 // configured is the mode of a step whatever the steps before have left.
 func (c *Controller) configured(step int) (Mode, error) {
-	switch {
-	case c.dense || (c.cfg.Sparsity == 0 && !c.sel.Unchanging()):
+	switch refreshes, unchanging := c.kinds(); {
+	case c.dense || !refreshes && !unchanging:
 		return Dense, nil
-	case c.sel.Unchanging():
+	case !refreshes:
 		return Reuse, nil
 	}
 	return c.scheduled(step)
@@ -232,19 +220,35 @@ func (c *Controller) configured(step int) (Mode, error) {
 func (c *Controller) scheduled(step int) (m Mode, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: Schedule %T panics in step %d of %d: %v", ErrConfig, c.cfg.Schedule, step, c.total, r)
+			err = fmt.Errorf("%w: Schedule %T panics in %s: %v", ErrConfig, c.cfg.Schedule, c.stepName(step), r)
 		}
 	}()
-	if m = c.cfg.Schedule.Mode(step, c.total); m > Reuse {
-		return m, fmt.Errorf("%w: Schedule %v gives %v for step %d of %d", ErrConfig, c.cfg.Schedule, m, step, c.total)
+	if m = c.cfg.Schedule.Mode(step, c.steps()); m > Reuse {
+		return m, fmt.Errorf("%w: Schedule %v gives %v for %s", ErrConfig, c.cfg.Schedule, m, c.stepName(step))
 	}
 	return m, nil
+}
+
+// steps is the total for schedules.
+func (c *Controller) steps() int {
+	if c.total == endless {
+		return math.MaxInt
+	}
+	return c.total
+}
+
+// stepName names a step in errors.
+func (c *Controller) stepName(step int) string {
+	if c.total == endless {
+		return fmt.Sprintf("step %d", step)
+	}
+	return fmt.Sprintf("step %d of %d", step, c.total)
 }
 
 // drifted reports whether an adaptive schedule refreshes in a step.
 func (c *Controller) drifted(step int) bool {
 	s, ok := c.cfg.Schedule.(adaptive)
-	return ok && s.due(step, c.total, c.modes[Refresh], c.Drift())
+	return ok && s.due(step, c.steps(), c.modes[Refresh], c.Drift())
 }
 
 // Drift is the share of attention that has moved away from the columns since the first
@@ -272,14 +276,9 @@ func (c *Controller) Drift() float64 {
 	return most
 }
 
-// built reports whether every layer in use has columns.
+// built reports whether every layer in use that refreshes has columns.
 func (c *Controller) built() bool {
-	for _, l := range c.layers {
-		if l.used && !l.state.Built() {
-			return false
-		}
-	}
-	return true
+	return c.inUse(func(l *Layer) bool { return !l.refreshes() || l.state.Built() })
 }
 
 // begin starts the next step. ctx may cancel it.
@@ -289,7 +288,7 @@ func (c *Controller) begin(ctx context.Context) error {
 		return ErrClosed
 	case c.total == 0:
 		return ErrNotStarted
-	case c.done >= c.total:
+	case !c.left():
 		return fmt.Errorf("%w (%d of %d)", ErrFinished, c.done, c.total)
 	}
 	m, pass, err := c.next()
@@ -343,10 +342,11 @@ func (c *Controller) end(failed error) error {
 
 // Modes returns the modes that steps under c can have, including Dense.
 func (c *Controller) Modes() []Mode {
-	switch _, never := c.cfg.Schedule.(AlwaysDense); {
-	case c.sel.Unchanging():
+	_, never := c.cfg.Schedule.(AlwaysDense)
+	switch refreshes, unchanging := c.kinds(); {
+	case unchanging && !refreshes:
 		return []Mode{Dense, Reuse}
-	case never || c.cfg.Sparsity == 0:
+	case never || !refreshes:
 		return []Mode{Dense}
 	}
 	return []Mode{Dense, Refresh, Reuse}
@@ -359,7 +359,7 @@ func (c *Controller) ColumnBytes(g *gorgonia.ExprGraph) (bytes int64) {
 		return 0
 	}
 	for _, n := range g.AllNodes() {
-		if spec, ok := exec.SpecOf(n.Op()).(exec.GroupTopK); ok {
+		if spec, ok := exec.SpecOf(n.Op()).(exec.GroupTopK); ok && spec.State.ModeIn(Reuse) == Reuse {
 			bytes += spec.TableBytes(n.Shape())
 		}
 	}

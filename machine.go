@@ -174,7 +174,7 @@ func (m *Machine) RunAllContext(ctx context.Context) error {
 		err = flushed
 	}
 	if errors.Is(err, op.ErrStopped) {
-		err = fmt.Errorf("pulsecol: step %d of %d: %w", m.ctl.done+1, m.ctl.total, ctx.Err())
+		err = fmt.Errorf("pulsecol: %s: %w", m.ctl.stepName(m.ctl.done+1), ctx.Err())
 	}
 	return m.ctl.end(err)
 }

@@ -15,7 +15,7 @@ type Observer interface {
 // to.
 type Observation struct {
 	Layer       int // as in Controller.Layer
-	Step, Total int // the step in progress, from 1, and how many the generation has
+	Step, Total int // the step in progress, from 1, and how many the generation has, 0 if it is endless
 	Mode        Mode
 	Kind        PassKind
 
@@ -44,7 +44,7 @@ func (c *Controller) observe(i int, s *exec.State) {
 	}
 	s.Observe(func(o exec.Observation) {
 		c.cfg.Observer.Observe(Observation{
-			Layer: i, Step: c.done + 1, Total: c.total, Mode: o.Mode, Kind: c.step.Pass().Kind,
+			Layer: i, Step: c.done + 1, Total: max(0, c.total), Mode: o.Mode, Kind: c.step.Pass().Kind,
 			Batch: o.Batch, Heads: o.Heads, KVHeads: o.KVHeads, Len: o.Len, First: o.First, Rows: o.Rows, HeadDim: o.HeadDim,
 			Q: o.Q, K: o.K, Valid: o.Valid, Scale: o.Scale, Columns: (*ColumnTable)(o.Columns),
 			Block: c.block, BlockColumns: (*BlockColumns)(o.BlockColumns),

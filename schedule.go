@@ -81,6 +81,12 @@ type Skip struct {
 	Fraction float64 // in [0, 1); 0 = 0.2
 }
 
+// Every refreshes at step 1 and in every Steps-th step after it, whatever the total: the
+// schedule of training, where columns age with the weights.
+type Every struct {
+	Steps int // from one refresh to the next; 0 = 10
+}
+
 // Always refreshes in every step: full attention, with new columns for inspection.
 type Always struct{}
 
@@ -140,6 +146,10 @@ func (s Skip) Mode(step, total int) Mode {
 	return Reuse
 }
 
+func (s Every) Mode(step, total int) Mode {
+	return refreshIf(step >= 1 && (step-1)%orDefault(s.Steps, 10) == 0)
+}
+
 func (Always) Mode(step, total int) Mode      { return Refresh }
 func (AlwaysDense) Mode(step, total int) Mode { return Dense }
 
@@ -161,6 +171,7 @@ func (s Adaptive) String() string {
 }
 
 func (s Skip) String() string      { return fmt.Sprintf("skip %g", orDefault(s.Fraction, 0.2)) }
+func (s Every) String() string     { return fmt.Sprintf("every %d steps", orDefault(s.Steps, 10)) }
 func (Always) String() string      { return "always" }
 func (AlwaysDense) String() string { return "always dense" }
 
@@ -174,6 +185,8 @@ func (s Adaptive) validate() error {
 	}
 	return validEta(s.Eta, s.Refreshes)
 }
+
+func (s Every) validate() error { return nonNegative("Steps", s.Steps) }
 
 func (s Skip) validate() error {
 	if !(s.Fraction >= 0 && s.Fraction < 1) {
@@ -194,7 +207,7 @@ func validSchedule(s Schedule) (err error) {
 		}
 	}()
 	switch s.(type) {
-	case *Uniform, *Random, *Power, *Adaptive, *Skip, *Always, *AlwaysDense:
+	case *Uniform, *Random, *Power, *Adaptive, *Skip, *Every, *Always, *AlwaysDense:
 		return fmt.Errorf("Schedule is a %T, want the value and not a pointer to it", s)
 	}
 	if isPointer(s) && reflect.ValueOf(s).IsNil() {

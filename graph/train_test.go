@@ -175,6 +175,45 @@ func TestTrainedIsConstant(t *testing.T) {
 	}
 }
 
+// TestAdapter: an adapter computes Scale B A x, as the weight plus Scale B A does.
+func TestAdapter(t *testing.T) {
+	r := attncase.Rand(8)
+	values, x := attncase.Normal(r, 6*8, 1), attncase.Normal(r, 2*3*8, 1)
+	run := func(p graph.Projection, prepare func(g *gorgonia.ExprGraph, p *graph.Projection)) []float32 {
+		g := gorgonia.NewGraph()
+		prepare(g, &p)
+		y := must(graph.Linear(variable(g, "x", slices.Clone(x), 2, 3, 8), p))(t)
+		vm := gorgonia.NewTapeMachine(g)
+		defer vm.Close()
+		if err := vm.RunAll(); err != nil {
+			t.Fatal(err)
+		}
+		return y.Value().Data().([]float32)
+	}
+	bias := attncase.Normal(r, 6, 1)
+	var a, b []float32
+	adapted := func(node bool) []float32 {
+		return run(graph.Projection{Path: "p", Weight: must(op.NewWeightFloat32(6, 8, values))(t), Bias: bias}, func(g *gorgonia.ExprGraph, p *graph.Projection) {
+			if node {
+				must(p.Train(g))(t)
+			}
+			nodes := must(p.Adapt(g, 2, 0.25, 3))(t)
+			a, b = nodes[0].Value().Data().([]float32), nodes[1].Value().Data().([]float32)
+			copy(b, attncase.Normal(attncase.Rand(9), len(b), 1))
+		})
+	}
+	constant, nodes := adapted(false), adapted(true)
+	merged := slices.Clone(values)
+	for i := range merged {
+		for k := range 2 {
+			merged[i] += 0.25 * b[i/8*2+k] * a[k*8+i%8]
+		}
+	}
+	want := run(graph.Projection{Path: "p", Weight: must(op.NewWeightFloat32(6, 8, merged))(t), Bias: bias}, func(*gorgonia.ExprGraph, *graph.Projection) {})
+	tol.CloseAbs(t, constant, want, 1e-5)
+	tol.CloseAbs(t, nodes, want, 1e-5)
+}
+
 // TestFineTuning: solvers lower the loss, all weights or adapters alone, under either machine,
 // and constants stay what they are.
 func TestFineTuning(t *testing.T) {
@@ -269,6 +308,10 @@ func TestTrainErrors(t *testing.T) {
 		}),
 		"TrainedLinear{proj}": build(func(p *graph.Projection) { p.Trained.Weight = node("w9", 8, 9) }),
 		"AddBias{proj.bias}":  build(func(p *graph.Projection) { p.Trained.Bias = node("b9", 9) }),
+		"TrainedLinear{third.adapter.b}": build(func(p *graph.Projection) {
+			p.Path = "third"
+			p.Trained.A, p.Trained.B, p.Trained.Scale = node("a4", 3, 8), node("b4", 8, 2), 1
+		}),
 		"Add{other.adapter}": build(func(p *graph.Projection) {
 			p.Path = "other"
 			p.Trained.A, p.Trained.B, p.Trained.Scale = node("a3", 3, 8), node("b3", 7, 3), 1

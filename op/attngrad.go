@@ -97,6 +97,7 @@ func attended(o fmt.Stringer, p *exec.Attention, table tableFunc, s kernel.Shape
 		if _, mode, ok = st.Step().Current(); !ok {
 			return nil, fmt.Errorf("%s: %w", o, ErrNoMachine)
 		}
+		mode = st.ModeIn(mode)
 	}
 	return table(mode, s, in[3])
 }

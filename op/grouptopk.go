@@ -137,7 +137,7 @@ func (o *groupTopK) selectBlock(mask []float32) error {
 // topK fills the rows of one of heads heads, whose index counts over all batch rows, from
 // the scores of rows groups of each.
 func (o *groupTopK) topK(words []uint32, all, mask []float32, heads, rows, head int) {
-	sel, n := o.spec.Selection, o.spec.Len
+	sel, n := o.spec.State.Selected(o.spec.Selection), o.spec.Len
 	size := rows * sel.ScoreWidth(n)
 	scores, keys := all[head*size:(head+1)*size], n
 	var valid []float32

@@ -495,28 +495,46 @@ func TestSharedWeightGrad(t *testing.T) {
 func TestPlannedGradients(t *testing.T) {
 	run := func(plan bool) (out [][]float32, held int64) {
 		g, r := gorgonia.NewGraph(), attncase.Rand(9)
-		x := input(g, "x", drawn(r, 1, 40, 16))
-		wrt := gorgonia.Nodes{x}
-		y := x
+		apply := func(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node { return must(op.Apply(o, in...))(t) }
+		x, table := input(g, "x", drawn(r, 1, 40, 16)), input(g, "table", drawn(r, 50, 16))
+		ids := input(g, "ids", dense(slices.Repeat([]int32{3, 49, 3, 7}, 10), 1, 40))
+		wrt := gorgonia.Nodes{x, table}
+		y := apply(op.NewAdd("embedded"), x, apply(op.NewTrainedEmbed("embed"), ids, table))
 		for i := range 6 {
 			p := func(name string, out, in int) op.Projection {
 				return op.Projection{Weight: weight(t, out, in, attncase.Normal(r, out*in, 0.3))}
 			}
 			w := input(g, fmt.Sprintf("w%d", i), drawn(r, 16, 16))
 			wrt = append(wrt, w)
-			n := must(op.Apply(op.NewRMSNorm(fmt.Sprintf("norm%d", i), attncase.Normal(r, 16, 1), 1e-5), y))(t)
-			m := must(op.Apply(must(op.NewSwiGLU(fmt.Sprintf("glu%d", i), p("gate", 24, 16), p("up", 24, 16)))(t), n))(t)
-			d := must(op.Apply(must(op.NewLinear(fmt.Sprintf("down%d", i), p("down", 16, 24)))(t), m))(t)
-			d = must(op.Apply(op.NewTrainedLinear(fmt.Sprintf("trained%d", i), 1), d, w))(t)
-			y = must(op.Apply(op.NewAdd(fmt.Sprintf("sum%d", i)), y, d))(t)
+			n := apply(op.NewRMSNorm(fmt.Sprintf("norm%d", i), attncase.Normal(r, 16, 1), 1e-5), y)
+			m := apply(must(op.NewSwiGLU(fmt.Sprintf("glu%d", i), p("gate", 24, 16), p("up", 24, 16)))(t), n)
+			d := apply(must(op.NewLinear(fmt.Sprintf("down%d", i), p("down", 16, 24)))(t), m)
+			d = apply(op.NewTrainedLinear(fmt.Sprintf("trained%d", i), 1), d, w)
+			y = apply(op.NewAdd(fmt.Sprintf("sum%d", i)), y, d)
 		}
-		values := make([]gorgonia.Value, len(wrt))
-		for i, n := range must(op.Grad(must(gorgonia.Sum(y))(t), wrt...))(t) {
-			gorgonia.Read(n, &values[i])
+		// Layers whose gradients are zero in places.
+		at := make([]int32, 40)
+		own := func(path string) *gorgonia.Node { // whose gradient nothing is added to
+			return apply(must(op.NewLinear(path, op.Projection{Weight: weight(t, 16, 16, attncase.Normal(r, 256, 1))}))(t), y)
 		}
+		rotated := apply(must(op.NewRoPE("rope", op.Heads{First: 1, Count: 2, Dim: 4}, 1e4))(t), own("rotated"), input(g, "positions", dense(at, 1, 40)))
+		split := apply(must(op.NewSplitHeads("split", op.Heads{Count: 2, Dim: 4}))(t), own("split"))
+		y = apply(op.NewAdd("heads"), apply(op.NewMergeHeads("rotated"), rotated), apply(op.NewMergeHeads("merged"), split))
+		bias, head := input(g, "bias", drawn(r, 8)), input(g, "head", drawn(r, 30, 8))
+		wrt = append(wrt, bias, head)
+		rows := input(g, "rows", dense([]int32{-1, 3, 39, 3, -1}, 5))
+		biased := apply(op.NewAddBias("bias"), y, bias)
+		selection := func(path string) *gorgonia.Node { return apply(op.NewGatherRows(path), biased, rows) }
+		targets := input(g, "targets", dense([]int32{-1, 1, 2, 3, -1}, 5))
+		loss := func(logits *gorgonia.Node) *gorgonia.Node {
+			return must(gorgonia.Sum(apply(op.NewCrossEntropy(logits.Op().String()), logits, targets)))(t)
+		}
+		constant := op.NewLMHead("constant", weight(t, 30, 8, attncase.Normal(r, 240, 1)))
+		cost := must(gorgonia.Add(loss(apply(op.NewTrainedLMHead("trained"), selection("a"), rows, head)), loss(apply(constant, selection("b"), rows))))(t)
+		grads := must(op.Grad(cost, wrt...))(t)
 		ws := op.NewWorkspace()
 		if plan {
-			if err := ws.Plan(g, []op.Mode{op.Dense}); err != nil {
+			if err := ws.Plan(g, []op.Mode{op.Dense}, grads...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -526,10 +544,11 @@ func TestPlannedGradients(t *testing.T) {
 			if err := vm.RunAll(); err != nil {
 				t.Fatal(err)
 			}
+			out = nil
+			for _, n := range grads {
+				out = append(out, slices.Clone(float32s(n.Value().(*tensor.Dense))))
+			}
 			vm.Reset()
-		}
-		for _, v := range values {
-			out = append(out, float32s(v.(*tensor.Dense)))
 		}
 		return out, ws.Bytes()
 	}

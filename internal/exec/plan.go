@@ -192,7 +192,7 @@ func (w *walk) mode(mode Mode) error {
 	s := &step{walk: w, lines: [2]*memplan.Timeline{{}, {}}, values: map[*gorgonia.Node]*value{}, handoffs: map[any]*memplan.Buffer{}}
 	for _, n := range w.nodes {
 		o := n.Op().(Planned)
-		r := &Run{Mode: mode, step: s, node: n, line: s.lines[device(o)], arena: w.plan.arena(o), inputs: inputsOf(w.graph, n), placed: o.Placement()}
+		r := &Run{Mode: modeOfLayer(o, mode), inStep: mode, step: s, node: n, line: s.lines[device(o)], arena: w.plan.arena(o), inputs: inputsOf(w.graph, n), placed: o.Placement()}
 		if err := o.PlanMemory(r); err != nil {
 			return fmt.Errorf("%v: %w: %w", o, ErrPlan, err)
 		}
@@ -208,6 +208,14 @@ func (w *walk) mode(mode Mode) error {
 	w.plan.Host.Transient = max(w.plan.Host.Transient, s.lines[0].Place())
 	w.plan.GPU.Transient = max(w.plan.GPU.Transient, s.lines[1].Place())
 	return nil
+}
+
+// modeOfLayer is the mode of an operator's layer in a step of a mode.
+func modeOfLayer(o Planned, step Mode) Mode {
+	if l, ok := o.(interface{ Layer() *State }); ok {
+		return l.Layer().ModeIn(step)
+	}
+	return step
 }
 
 func device(o Planned) int {

@@ -27,7 +27,9 @@ type value struct {
 
 // Run is one run of an operator while its memory is planned.
 type Run struct {
-	Mode Mode
+	Mode Mode // of the operator's layer
+
+	inStep Mode // of the step
 
 	step   *step // nil outside a graph
 	node   *gorgonia.Node
@@ -216,7 +218,7 @@ func (r *Run) After(key any, bytes int64) error {
 	}
 	i := len(r.slots)
 	r.add(KindAfter, nil)
-	r.step.after = append(r.step.after, func() { r.placed.slots[r.Mode][i].buffer = r.line.Alloc(bytes) })
+	r.step.after = append(r.step.after, func() { r.placed.slots[r.inStep][i].buffer = r.line.Alloc(bytes) })
 	return nil
 }
 
@@ -248,7 +250,7 @@ func (r *Run) finish() {
 // is found by its key.
 func Alone(o Planned, mode Mode, inputs []any) (at *Placement, transient int64, err error) {
 	line := &memplan.Timeline{}
-	r := &Run{Mode: mode, given: inputs, line: line, arena: new(Arena), placed: new(Placement)}
+	r := &Run{Mode: modeOfLayer(o, mode), inStep: mode, given: inputs, line: line, arena: new(Arena), placed: new(Placement)}
 	if err := o.PlanMemory(r); err != nil {
 		return nil, 0, fmt.Errorf("%v: %w: %w", o, ErrPlan, err)
 	}

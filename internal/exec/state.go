@@ -21,6 +21,10 @@ type State struct {
 
 	ran [parts]uint64 // the step in which each part ran last
 
+	alwaysDense bool    // whatever the step
+	unchanging  bool    // refreshes leave the keys as they are
+	sparsity    float64 // in place of the selection's; 0 = that
+
 	batch, heads, n int // of the table; one row and head serve all in static patterns
 	table           kernel.Table
 	given           *ColumnBits // the table if Give has set it
@@ -59,7 +63,38 @@ const (
 
 const parts = int(Attend) + 1
 
-// Begin starts a part of the layer's attention, as operator o, and returns the step's mode.
+// Follow sets what the layer does in the modes of a step: refreshes says that refreshes select
+// its keys, unchanging that it has keys that never change. With neither it is dense. Without
+// Follow it does what the step's mode says.
+func (s *State) Follow(refreshes, unchanging bool) {
+	s.alwaysDense, s.unchanging = !refreshes && !unchanging, unchanging
+}
+
+// ModeIn is the layer's mode in a step of a mode. A nil State has that of the step.
+func (s *State) ModeIn(step Mode) Mode {
+	switch {
+	case s == nil:
+	case s.alwaysDense:
+		return Dense
+	case s.unchanging && step == Refresh:
+		return Reuse
+	}
+	return step
+}
+
+// SetSparsity replaces the sparsity of the layer's selection from the next refresh on.
+func (s *State) SetSparsity(sparsity float64) { s.sparsity = sparsity }
+
+// Selected returns a selection with the layer's sparsity, if SetSparsity has set it. A nil
+// State has none.
+func (s *State) Selected(sel Selection) Selection {
+	if s != nil && s.sparsity > 0 {
+		sel.Sparsity = s.sparsity
+	}
+	return sel
+}
+
+// Begin starts a part of the layer's attention, as operator o, and returns the layer's mode.
 // It returns an error outside a step, in a second call of the step, and before the part whose
 // result it needs.
 func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
@@ -73,7 +108,7 @@ func (s *State) Begin(o fmt.Stringer, part Part) (Mode, error) {
 		return 0, fmt.Errorf("%s: %w: before the operator it depends on", o, ErrOrder)
 	}
 	s.ran[part] = number
-	return mode, nil
+	return s.ModeIn(mode), nil
 }
 
 // Ran reports whether the layer's attention ran in the latest step.
