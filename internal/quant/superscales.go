@@ -15,17 +15,17 @@ type superScales struct {
 func encodeSuperScales(src []float64, l levels, spread []float64, groups, least int) *superScales {
 	size := len(src) / groups
 	group := func(g int) []float64 { return src[g*size:][:size] }
-	wanted, extreme := make([]float64, groups), 0.0
-	for g := range wanted {
-		if wanted[g] = l.search(group(g), spread); math.Abs(wanted[g]) > math.Abs(extreme) {
-			extreme = wanted[g]
+	scales, extreme := make([]float64, groups), 0.0
+	for g := range scales {
+		if scales[g] = l.search(group(g), spread); math.Abs(scales[g]) > math.Abs(extreme) {
+			extreme = scales[g]
 		}
 	}
 	best := &superScales{d: toHalf(extreme / float64(least)), scales: make([]int, groups)}
 	if math.IsInf(best.d, 0) { // checkDecoded reports it
 		return best
 	}
-	for g, s := range wanted {
+	for g, s := range scales {
 		t := min(max(s*reciprocal(best.d), float64(least)), float64(-least-1))
 		best.scales[g] = int(math.RoundToEven(t))
 	}
