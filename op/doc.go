@@ -9,7 +9,8 @@
 // rows, N tokens, H query heads, D head dimension, U query groups.
 //
 // Products are float32 unless [AttentionParams] or a [Weight] say [BFloat16] or
-// [Int16]: then both operands of every product are rounded.
+// [Int16]: then both operands of every product are rounded; or a quantized Weight says
+// [Int8]: then its inputs are.
 //
 // # Identity
 //

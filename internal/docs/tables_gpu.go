@@ -27,6 +27,9 @@ var tables = map[string]func(*table){
 	"cpu-amx":           cpuAMX,
 	"cpu-precision":     cpuPrecision,
 	"cpu-error":         cpuError,
+	"cpu-quantized":     cpuQuantized,
+
+	"cpu-quantized-steps": cpuQuantizedSteps,
 	"answers-llada": func(t *table) {
 		answers(t, "llada", "retrieval@1024", "multiquery@1024", "lists@600", "arithmetic@600")
 	},
