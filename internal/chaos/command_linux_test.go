@@ -93,6 +93,7 @@ func (c command) start(t *testing.T) *process {
 		p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
 	p.Cmd.WaitDelay = time.Second // of a reader of stdin that never ends
+	p.Cmd.Cancel = func() error { return p.Process.Signal(syscall.SIGQUIT) } // it shows where it hangs
 	if err := p.Cmd.Start(); err != nil {
 		p.stop()
 		t.Fatalf("%s: %v", c, err)
@@ -115,7 +116,8 @@ func (p *process) wait(t *testing.T) result {
 		r.signal = s.Signal()
 	}
 	if p.ctx.Err() != nil {
-		t.Errorf("%s: runs for more than %v", p.command, deadline)
+		t.Errorf("%s: runs for more than %v:\n%.20000s", p.command, deadline, r.stderr)
+		return r
 	}
 	usage := p.ProcessState.SysUsage().(*syscall.Rusage)
 	memory := usage.Maxrss << 10
