@@ -94,7 +94,7 @@ func Attention(q, k, v *gorgonia.Node, l *Layer, opts ...AttentionOption) (*gorg
 	if o.hasCache {
 		n = o.cached
 		var err error
-		if k, v, err = l.cache(k, v, p); err != nil {
+		if k, v, err = l.cache(device, k, v, p); err != nil {
 			return nil, err
 		}
 	}
@@ -183,14 +183,14 @@ func (o *attentionOptions) checkCache(q, k, v *gorgonia.Node, l *Layer) error {
 }
 
 // cache adds the layer's keys and values of all tokens, of which k and v are some.
-func (l *Layer) cache(k, v *gorgonia.Node, p op.AttentionParams) (keys, values *gorgonia.Node, err error) {
+func (l *Layer) cache(device Device, k, v *gorgonia.Node, p op.AttentionParams) (keys, values *gorgonia.Node, err error) {
 	nodes := [2]*gorgonia.Node{k, v}
 	for i, half := range []op.CacheHalf{op.CachedKeys, op.CachedValues} {
 		o, err := op.NewKVCache(l.path, half, p)
 		if err != nil {
 			return nil, nil, err
 		}
-		if nodes[i], err = op.Apply(o, nodes[i]); err != nil {
+		if nodes[i], err = l.add(device, o, nil, nodes[i]); err != nil {
 			return nil, nil, err
 		}
 	}

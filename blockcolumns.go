@@ -1,11 +1,6 @@
 package pulsecol
 
-import (
-	"fmt"
-	"slices"
-
-	"github.com/pulsecol/pulsecol/internal/exec"
-)
+import "fmt"
 
 // BlockColumns holds the keys that the groups of a block's active rows keep, for the batch
 // rows and query heads of one attention layer. A step with a Cache selects them for the
@@ -53,11 +48,9 @@ func (c *Controller) BlockColumns(layer int) (*BlockColumns, error) {
 		return nil, fmt.Errorf("pulsecol: layer %d, want 0 to %d", layer, len(c.layers)-1)
 	}
 	l := c.layers[layer]
-	held := l.state.BlockColumns()
-	if held == nil {
-		return nil, fmt.Errorf("pulsecol: %s: no columns of a block: %w", l.path, exec.ErrStale)
+	b, err := l.state.CopyBlockColumns()
+	if err != nil {
+		return nil, fmt.Errorf("pulsecol: %s: %w", l.path, err)
 	}
-	b := BlockColumns(*held)
-	b.Bits = slices.Clone(b.Bits)
-	return &b, nil
+	return (*BlockColumns)(b), nil
 }

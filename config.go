@@ -198,9 +198,6 @@ func (c Config) gpu() error {
 	if c.Observer != nil {
 		return errors.New("an Observer sees what is on the CPU only")
 	}
-	if c.Cache != NoCache {
-		return fmt.Errorf("Cache %v runs on the CPU only", c.Cache)
-	}
 	if c.Precision == Int16 || c.Precision == Int8 {
 		return fmt.Errorf("Precision %v is the CPU's; GPUs take float32 and bfloat16", c.Precision)
 	}

@@ -32,7 +32,7 @@ func checkParams(p exec.Attention) error {
 
 // checkAttention checks q and k against the kernels' limits.
 func checkAttention(in []tensor.Shape) error {
-	if n := in[0][2]; n > gpu.MaxLen {
+	if n := in[1][2]; n > gpu.MaxLen {
 		return fmt.Errorf("%w: %d tokens, the GPU kernels take at most %d", op.ErrShape, n, gpu.MaxLen)
 	}
 	return gpu.CheckHeadDim(in[0][3])
@@ -41,6 +41,8 @@ func checkAttention(in []tensor.Shape) error {
 // heads is the shape of an attention layer and its inputs on the GPU.
 type heads struct {
 	batch, heads, kvHeads, n, dim int
+	rows                          int          // of q; n unless keys are cached
+	from, to                      int          // rows whose scores count
 	dt                            tensor.Dtype // of q, k and v
 	q, k, v                       cu.DevicePtr
 	scale                         float64
@@ -52,10 +54,7 @@ type heads struct {
 // there is one. For head dimensions without a bfloat16 kernel they are float32.
 func (c *call) heads(p exec.Attention) (*heads, error) {
 	q, kv := c.in[0].Shape(), c.in[1].Shape()
-	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: q[2], dim: q[3], scale: p.Scale, dt: c.o.dtype()}
-	if !slices.Contains(gpu.BF16Dims, h.dim) {
-		h.dt = tensor.Float32
-	}
+	h := &heads{batch: q[0], heads: q[1], kvHeads: kv[1], n: kv[2], dim: q[3], rows: q[2], to: q[2], scale: p.Scale, dt: c.o.headType(q[3])}
 	if h.scale == 0 {
 		h.scale = 1 / math.Sqrt(float64(h.dim))
 	}
@@ -67,6 +66,15 @@ func (c *call) heads(p exec.Attention) (*heads, error) {
 	}
 	h.padding, err = c.padding(p, h.batch, h.n)
 	return h, err
+}
+
+// headType is the type of q, k and v in attention: the operator's, or float32 for head
+// dimensions without a bfloat16 kernel.
+func (o *deviceOp) headType(dim int) tensor.Dtype {
+	if !slices.Contains(gpu.BF16Dims, dim) {
+		return tensor.Float32
+	}
+	return o.dtype()
 }
 
 // selected is heads for an operator that may have rows as its fifth input.
@@ -86,7 +94,7 @@ func (c *call) selected(p exec.Attention) (*heads, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h, k.launch(1, address(rows), address(h.span), integer(c.in[4].Shape()[0]), integer(h.batch), integer(h.n))
+	return h, k.launch(1, address(rows), address(h.span), integer(c.in[4].Shape()[0]), integer(h.batch), integer(h.rows))
 }
 
 // output is where attention writes its result: in the layout BHND, [B,H,N,D], or BNHD,
@@ -219,25 +227,36 @@ func (c *call) kernelGroup(n, group int) int {
 	return min(group, n)
 }
 
-// scores queues the scores of all groups from the log-sum-exp of full attention.
-// The distance between rows of the result is pitch elements.
+// scores queues the scores of all groups from the log-sum-exp of full attention: those of
+// the rows h.from .. h.to-1, in groups from the first of them on. The distance between rows of
+// the result is pitch elements.
 func (c *call) scores(h *heads, lse, scores cu.DevicePtr, group, pitch, kind int) error {
-	group = c.kernelGroup(h.n, group)
+	whole := h.to-h.from == h.n
+	if whole {
+		group = c.kernelGroup(h.n, group)
+	} else {
+		group = min(group, h.n)
+	}
 	args := []uint64{
 		address(h.q), address(h.k), address(lse), address(scores), address(h.start),
 		integer(h.batch), integer(h.heads), integer(h.kvHeads), integer(h.n), integer(group), float(h.scale), integer(pitch), integer(kind),
 	}
-	switch {
-	case h.dt == tensor.Float32:
+	if whole && h.dt != tensor.Float32 && c.hopperGroup(group) {
+		return c.attend(h, "scorecollect_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
+	}
+	first := 0
+	if h.rows < h.n && !c.isPlan() {
+		first = c.o.BoundTo().Pass().First
+	}
+	args = append(args, integer(h.rows), integer(h.from), integer(h.to), integer(first))
+	if h.dt == tensor.Float32 {
 		k, err := c.kernel("scorecollect_"+exact, "scorecollect_"+exact)
 		if err != nil {
 			return err
 		}
-		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.n), integer(0), integer(h.n), integer(0), integer(h.dim))...)
-	case c.hopperGroup(group):
-		return c.attend(h, "scorecollect_sm90", fmt.Sprintf("_g%d", group), h.batch*h.heads, h.n, args...)
+		return k.launchRows(h.batch*h.heads, h.n, append(args, integer(h.dim))...)
 	}
-	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, append(args, integer(h.n), integer(0), integer(h.n), integer(0))...)
+	return c.attend(h, "scorecollect_sm80", "", h.batch*h.heads, h.n, args...)
 }
 
 // perRow writes a number for each batch row to the GPU, as int32. It sets memory, because a
@@ -258,8 +277,8 @@ func (c *call) perRow(batch int, number func(b int) int) (cu.DevicePtr, error) {
 }
 
 // keepCounts writes the number of columns that each batch row keeps to the GPU.
-func (c *call) keepCounts(sel exec.Selection, keys []int) (cu.DevicePtr, error) {
-	return c.perRow(len(keys), func(b int) int { return sel.Keep(keys[b]) })
+func (c *call) keepCounts(p exec.Attention, keys []int) (cu.DevicePtr, error) {
+	return c.perRow(len(keys), func(b int) int { return p.Keep(keys[b]) })
 }
 
 // topk queues the selection of the highest of the n scores of each of u groups, keep of each

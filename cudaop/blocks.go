@@ -34,8 +34,9 @@ func (b blocks) width() int { return b.all + b.generation() }
 // topBlocks queues the selection of the best blocks of each group, by the sums of their
 // keys' scores, and fills a column table with their keys. lse is the log-sum-exp of
 // full attention, and afterwards that of attention to the generation.
-func (c *call) topBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.DevicePtr) error {
-	b, u := blocksOf(sel, h.n), groups(h.n, group)
+func (c *call) topBlocks(h *heads, p exec.Attention, lse, bits cu.DevicePtr) error {
+	sel, group := p.Selection, p.Group
+	b, u := blocksOf(sel, h.n), groups(h.to-h.from, group)
 	rows := h.batch * h.heads * u
 	sums, err := c.scratch(4 * int64(rows) * int64(b.width()))
 	if err != nil {
@@ -43,7 +44,7 @@ func (c *call) topBlocks(h *heads, sel exec.Selection, group int, lse, bits cu.D
 	}
 	// Blocks without a real key are not selected, except by SparseD: its published code
 	// ignores padding.
-	quota, padding := sel.Keep, func(row int) int { return (h.n - h.keys[row]) / b.size }
+	quota, padding := p.Keep, func(row int) int { return (h.n - h.keys[row]) / b.size }
 	if sel.Kind == exec.SelectSparseD {
 		quota, padding = sel.Quota, func(int) int { return 0 }
 	}
@@ -98,7 +99,7 @@ func (c *call) sumBlocks(h *heads, lse, sums cu.DevicePtr, group, first int, b b
 	if err != nil {
 		return err
 	}
-	u := groups(h.n, group)
+	u := groups(h.to-h.from, group)
 	return c.scoresInParts(h, lse, group, func(p part, scores cu.DevicePtr, pitch, kind int) error {
 		return k.launch(p.h.batch*p.h.heads*u, address(scores), address(sums+cu.DevicePtr(4*p.before*u*b.width())),
 			integer(h.n), integer(first), integer(b.size), integer(pitch), integer(kind), integer(b.width()), integer(at))

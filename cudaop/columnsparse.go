@@ -21,7 +21,8 @@ func init() {
 // columnSparseAttn runs op.NewColumnSparseAttn.
 type columnSparseAttn struct {
 	layerOp
-	p exec.Attention
+	p        exec.Attention
+	counters counters
 }
 
 func (r *columnSparseAttn) shape(in []tensor.Shape) error { return checkAttention(in) }
@@ -42,6 +43,9 @@ func (r *columnSparseAttn) run(c *call) (gorgonia.Value, error) {
 	}
 	defer c.addTime(st, mode, time.Now())
 	l, _ := st.Device().(*layer)
+	if r.p.Cached > 0 && (mode != exec.Refresh || r.p.Selection.Unchanging() || c.in[0].Shape()[2] < r.p.Cached) {
+		return r.cached(c, mode, l)
+	}
 	switch static := r.p.Selection.Kind == exec.SelectStatic; {
 	case c.isPlan() && mode == exec.Refresh && !static:
 		return r.handOver(c, 0)

@@ -35,7 +35,14 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 		return nil, err
 	}
 	defer c.addTime(st, mode, time.Now())
+	var pass exec.Pass
+	if !c.isPlan() {
+		pass = st.Step().Pass()
+	}
 	if r.spec.Selection.Unchanging() {
+		if pass.Rows < pass.Len { // ColumnSparseAttn knows its rows
+			return placeholder(), nil
+		}
 		if r.spec.Selection.Kind == exec.SelectFixed {
 			if err := r.upload(c); err != nil {
 				return nil, err
@@ -51,8 +58,19 @@ func (r *groupTopK) run(c *call) (gorgonia.Value, error) {
 	if c.isPlan() {
 		return placeholder(), nil
 	}
-	if mode == exec.Reuse && !st.Built() {
+	switch {
+	case mode == exec.Reuse && pass.Kind == exec.BlockStep:
+		if !st.BlockBuilt() {
+			return nil, fmt.Errorf("%w: of the block", op.ErrStale)
+		}
+		return placeholder(), nil
+	case mode == exec.Reuse && !st.Built():
 		return nil, op.ErrStale
+	}
+	if pass.Select {
+		if err := c.selectedBlock(r.spec.Attention); err != nil {
+			return nil, err
+		}
 	}
 	if mode == exec.Refresh {
 		if err := r.rebuild(c); err != nil {
@@ -165,7 +183,7 @@ func (r *groupTopK) pure(c *call) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keep, err := c.keepCounts(r.spec.Selection, slices.Repeat([]int{r.spec.Len}, s[0]))
+	keep, err := c.keepCounts(r.spec.Attention, slices.Repeat([]int{r.spec.Len}, s[0]))
 	if err != nil {
 		return nil, err
 	}

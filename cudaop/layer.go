@@ -26,6 +26,8 @@ type layer struct {
 	counts [2]int64     // the same on the host
 	unread bool         // the GPU has counted since
 
+	block *columnLists // of the active rows; nil before they are selected
+
 	keys []int // real keys of each batch row if bits hold the user's table for them, else nil
 }
 
@@ -86,6 +88,19 @@ func (l *layer) Columns() (exec.ColumnBits, error) {
 	return b, nil
 }
 
+// BlockBits copies the columns of the block to the host.
+func (l *layer) BlockBits(words int) ([]uint32, error) {
+	bits := make([]uint32, words)
+	err := l.runner.flushed(func() error { return l.runner.queue.toHost(unsafe.Pointer(&bits[0]), l.block.bits, 4*int64(words)) })
+	if errors.Is(err, errClosed) {
+		return nil, fmt.Errorf("cudaop: %w: %v", op.ErrStale, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cudaop: copy columns: %w", err)
+	}
+	return bits, nil
+}
+
 // DensityAndChurn implements exec.DeviceState.
 func (l *layer) DensityAndChurn() (density, churn float64, err error) {
 	if l.unread { // false after the machine is closed
@@ -122,7 +137,8 @@ func (l *layer) Free() error {
 	err := l.runner.flushed(func() error {
 		delete(l.runner.layers, l)
 		var err error
-		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state}} {
+		for _, key := range []any{tableKey{l.state}, pairsKey{l.state}, nextKey{l.state}, outKey{l.state},
+			cacheKey{l.state, exec.Keys}, cacheKey{l.state, exec.Values}, listsKey{l.state, 0}, listsKey{l.state, 1}, listsKey{l.state, 2}, listsKey{l.state, 3}} {
 			err = errors.Join(err, l.runner.dropLoose(key))
 		}
 		return err

@@ -106,7 +106,7 @@ func (c *call) measureGroup(o gpu.MeasureOptions, h *heads, out output, lse cu.D
 	}
 	for _, sparsity := range o.Sparsities {
 		kept := exec.Selection{Sparsity: sparsity}.Keep(h.n)
-		keep, err := c.keepCounts(exec.Selection{Sparsity: sparsity}, []int{h.n})
+		keep, err := c.keepCounts(exec.Attention{Selection: exec.Selection{Sparsity: sparsity}}, []int{h.n})
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ var scoreBytes int64 = 1 << 30
 
 // refresh queues full attention to out and, from its scores, the selection of a column
 // table to bits.
-func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits cu.DevicePtr) error {
+func (c *call) refresh(h *heads, p exec.Attention, out output, bits cu.DevicePtr) error {
 	lse, err := c.scratch(4 * int64(h.batch*h.heads*h.n))
 	if err != nil {
 		return err
@@ -23,21 +23,27 @@ func (c *call) refresh(h *heads, sel exec.Selection, group int, out output, bits
 		return err
 	}
 	ranked := *h
-	if sel.ScoreScale != 0 {
-		ranked.scale = sel.ScoreScale
+	if scale := p.Selection.ScoreScale; scale != 0 {
+		ranked.scale = scale
 		if err := c.logSumExp(&ranked, lse); err != nil {
 			return err
 		}
 	}
-	if sel.Kind != exec.SelectColumns {
-		return c.topBlocks(&ranked, sel, group, lse, bits)
+	return c.selectKeys(&ranked, p, lse, bits)
+}
+
+// selectKeys queues the selection of the keys of each group to bits, from their scores. lse is
+// the log-sum-exp of full attention, and has any contents afterwards.
+func (c *call) selectKeys(h *heads, p exec.Attention, lse, bits cu.DevicePtr) error {
+	if p.Selection.Kind != exec.SelectColumns {
+		return c.topBlocks(h, p, lse, bits)
 	}
-	keep, err := c.keepCounts(sel, h.keys)
+	keep, err := c.keepCounts(p, h.keys)
 	if err != nil {
 		return err
 	}
-	u, w := groups(h.n, group), words(h.n)
-	return c.scoresInParts(&ranked, lse, group, func(p part, scores cu.DevicePtr, pitch, kind int) error {
+	u, w := groups(h.to-h.from, p.Group), words(h.n)
+	return c.scoresInParts(h, lse, p.Group, func(p part, scores cu.DevicePtr, pitch, kind int) error {
 		return c.topk(scores, bits+cu.DevicePtr(4*p.before*u*w), keep+cu.DevicePtr(4*p.row), p.h.start, p.h.batch, p.h.heads, u, h.n, pitch, kind)
 	})
 }
@@ -63,14 +69,16 @@ type part struct {
 // scoreForm has the layout of the rows.
 func (c *call) scoresInParts(h *heads, lse cu.DevicePtr, group int, use func(p part, scores cu.DevicePtr, pitch, kind int) error) error {
 	pitch, kind, size := c.o.scoreForm(h.n)
-	head := int64(groups(h.n, group)) * int64(pitch) * size
-	parts := h.parts(int(max(1, scoreBytes/head)))
-	scores, err := c.source.take(exec.KindScratch, nil, head*int64(parts[0].h.batch*parts[0].h.heads), exec.Scores)
+	bytes := func(rows int) int64 { return int64(groups(rows, group)) * int64(pitch) * size } // of a head
+	largest := h.parts(int(max(1, scoreBytes/bytes(h.rows))))[0].h
+	memory := bytes(h.rows) * int64(largest.batch*largest.heads) // whatever rows count in the step
+	parts := h.parts(int(memory / bytes(h.to-h.from)))
+	scores, err := c.source.take(exec.KindScratch, nil, memory, exec.Scores)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
-		if err := c.scores(p.h, lse+cu.DevicePtr(4*p.before*h.n), scores, group, pitch, kind); err != nil {
+		if err := c.scores(p.h, lse+cu.DevicePtr(4*p.before*h.rows), scores, group, pitch, kind); err != nil {
 			return err
 		}
 		if err := use(p, scores, pitch, kind); err != nil {
@@ -106,11 +114,11 @@ func (h *heads) parts(most int) (parts []part) {
 // slice is count heads of a batch row, with their key heads.
 func (h *heads) slice(row, head, count int) *heads {
 	ratio := h.heads / h.kvHeads
-	size := h.n * h.dim * int(h.dt.Size())
-	kv := cu.DevicePtr(size * (row*h.kvHeads + head/ratio))
+	size := h.dim * int(h.dt.Size())
+	kv := cu.DevicePtr(size * h.n * (row*h.kvHeads + head/ratio))
 	s := *h
 	s.batch, s.heads, s.kvHeads, s.keys = 1, count, max(1, count/ratio), h.keys[row:row+1]
-	s.q, s.k, s.v = h.q+cu.DevicePtr(size*(row*h.heads+head)), h.k+kv, h.v+kv
+	s.q, s.k, s.v = h.q+cu.DevicePtr(size*h.rows*(row*h.heads+head)), h.k+kv, h.v+kv
 	if h.start != 0 {
 		s.start = h.start + cu.DevicePtr(4*row)
 	}

@@ -150,19 +150,15 @@ func (o *groupTopK) topK(words []uint32, all, mask []float32, heads, rows, head 
 			}
 		}
 	}
-	keep := sel.Keep
-	if o.spec.Cached > 0 {
-		keep = sel.KeepDecimal
-	}
 	switch sel.Kind {
 	case SelectBlocks:
-		o.team().BlockTopKRows(words, scores, rows, n, sel.Block, keep(kernel.Groups(n, sel.Block)), valid)
+		o.team().BlockTopKRows(words, scores, rows, n, sel.Block, o.spec.Keep(kernel.Groups(n, sel.Block)), valid)
 	case SelectSparseD:
 		last, blocks := sel.GenerationBlock(n), kernel.Groups(n, sel.Block)
 		o.team().SparseDRows(words, scores, rows, n, sel.Block, last, sel.Quota(blocks), sel.Quota(blocks-last))
 		clearPadding(words, valid, rows, n)
 	default:
-		o.team().TopKRows(words, scores, rows, n, keep(keys), valid)
+		o.team().TopKRows(words, scores, rows, n, o.spec.Keep(keys), valid)
 	}
 }
 

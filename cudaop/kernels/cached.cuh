@@ -17,7 +17,7 @@ struct CachedOf {
   const T *q, *k, *v;                            // [B, H, rows, D], [B, Hkv, n, D]
   void* out;                                     // null: the log-sum-exp only
   float* lse;
-  const int* start;                              // keys by position
+  const int *start, *first;                      // keys by position: the first of each batch row; position of row 0
   const uint32_t *keys, *members;                // lists of keys, `capacity` in each, kNone after the last one
   const int* tiles;                              // [lists + 1], tiles of keys before each list
   long long capacity;
@@ -25,13 +25,15 @@ struct CachedOf {
   uint32_t* arrived;                             // [items], zeros before and after
   int batch, heads, kv_heads, n, rows;
   int from, to;                                  // rows that are computed
-  int first;                                     // position of row 0
   int share;                                     // query heads in a tile
   int group, width;                              // rows of a group, groups of a list
   int reach, sinks;                              // by position, row i sees key j if |i - j| <= reach or j < sinks
   float scale_log2;
   int otype;
   bool bnhd;
+
+  // position is that of a row, where a window needs it.
+  DEVICE int position(int row) const { return sinks < n ? __ldg(first) + row : 0; }
 
   DEVICE long long out_row(int b, int head, int row) const {
     return bnhd ? (static_cast<long long>(b) * rows + row) * heads + head : (static_cast<long long>(b) * heads + head) * rows + row;
@@ -40,15 +42,16 @@ struct CachedOf {
 
 // The parameters of the kernels, and what they make.
 #define CACHED_PARAMETERS(T)                                                                                         \
-  const T *q, const T *k, const T *v, void *out, float *lse, const int *start, long long reach, long long sinks,     \
+  const T *q, const T *k, const T *v, void *out, float *lse, const int *start, const int *first, long long reach,    \
+      long long sinks,                                                                                               \
       const uint32_t *keys, const uint32_t *members, const int *tiles, long long capacity, float *partials,          \
       uint32_t *arrived, long long batch, long long heads, long long kv_heads, long long n, long long rows,          \
-      long long from, long long to, long long first, long long share, long long group, long long width,             \
+      long long from, long long to, long long share, long long group, long long width,                              \
       double scale, long long otype, long long bnhd
 #define CACHED_ARGUMENTS(T)                                                                                          \
-  CachedOf<T>{q, k, v, out, lse, start, keys, members, tiles, capacity, partials, arrived, static_cast<int>(batch),  \
+  CachedOf<T>{q, k, v, out, lse, start, first, keys, members, tiles, capacity, partials, arrived, static_cast<int>(batch),  \
               static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(n), static_cast<int>(rows),      \
-              static_cast<int>(from), static_cast<int>(to), static_cast<int>(first), static_cast<int>(share),        \
+              static_cast<int>(from), static_cast<int>(to), static_cast<int>(share),                                 \
               static_cast<int>(group), static_cast<int>(width), static_cast<int>(reach), static_cast<int>(sinks),    \
               static_cast<float>(scale) * kLog2e, static_cast<int>(otype), bnhd != 0}
 
@@ -61,7 +64,8 @@ struct KeySpan {
   template <class T>
   DEVICE KeySpan(const CachedOf<T>& a, int b) : low(a.start ? min(max(__ldg(a.start + b), 0), a.n) : 0), end(a.n), later(a.n), last(a.n) {
     if (a.sinks >= a.n) return;
-    later = max(low, a.first + a.from - a.reach), last = min(a.n, a.first + a.to + a.reach), end = min(a.n, a.sinks);
+    const int first = __ldg(a.first);
+    later = max(low, first + a.from - a.reach), last = min(a.n, first + a.to + a.reach), end = min(a.n, a.sinks);
     if (end >= later) end = max(end, last), later = last;
   }
   DEVICE int low_tiles() const { return (max(end - low, 0) + kKeys - 1) / kKeys; }

@@ -49,7 +49,7 @@ DEVICE void attend_cached(const CachedOf<float>& a, int dim) {
     for (int i = 0; i < 4; i++) {
       const int r = 4 * y + i;
       bit[i] = listed && r < live ? rows.member(r, a.group, a.width) : 0;
-      at[i] = a.first + rows.query(r);
+      at[i] = a.position(rows.query(r));
     }
 
     float o[4][D / 16] = {}, top[4], sum[4] = {};

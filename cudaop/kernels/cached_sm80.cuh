@@ -69,7 +69,7 @@ DEVICE void attend(const CachedOf<bf16>& a) {
     const int bit0 = listed && mine < live ? rows.member(mine, a.group, a.width) : 0;
     const int bit1 = listed && mine + 8 < live ? rows.member(mine + 8, a.group, a.width) : 0;
     for (int r = tid; r < live; r += kBlock) out_rows[r] = a.out_row(s.batch, s.unit * a.share + rows.head(r), rows.query(r));
-    const int at0 = a.first + rows.query(mine), at1 = a.first + rows.query(mine + 8);
+    const int at0 = a.position(rows.query(mine)), at1 = a.position(rows.query(mine + 8));
 
     // fetch starts the copies of the segment's tile t. Keys of lists are read one tile ahead.
     uint32_t ahead[kKeys / 16];

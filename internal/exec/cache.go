@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pulsecol/pulsecol/internal/columns"
 	"github.com/pulsecol/pulsecol/internal/kernel"
@@ -29,14 +30,17 @@ type CacheShape struct {
 
 func (s CacheShape) elements() int { return s.Batch * s.KVHeads * s.Len * s.HeadDim }
 
-// cache is what a layer keeps of a sequence on the CPU: its keys and values, and the
-// columns of the block that is being filled.
+// cache is what a layer keeps of a sequence: its keys and values, and the columns of the
+// block that is being filled. On a device it says what of that there is.
 type cache struct {
 	shape  CacheShape
 	memory [2][]float32 // of the longest sequence so far
 	views  [2]views     // of the memory
 	held   [2]*Held
-	filled [2]bool // by a prefill
+	filled [2]bool  // by a prefill
+	owner  any      // of the memory that the prefill has filled, on a device
+	bytes  [2]int64 // of that memory, and
+	listed int64    // of the columns of a block, on a device
 
 	scores BlockScores
 	block  blockTable
@@ -55,6 +59,7 @@ type blockTable struct {
 	batch, heads int // of columns that were selected; 0 in static patterns
 	first        int // position of the first row
 	rows, n      int
+	end          int // position after the block's last token
 	built        bool
 }
 
@@ -70,22 +75,12 @@ type BlockColumns struct {
 // [Batch, KVHeads, pass.Rows, HeadDim] of the step in progress have taken their places. The
 // result has the shape s. A prefill fills it. Before one the error wraps ErrStale.
 func (s *State) Cached(half Half, x []float32, shape CacheShape) (*Held, error) {
-	if s.cache == nil {
-		s.cache = new(cache)
+	if err := s.Admit(half, shape, nil, 0); err != nil {
+		return nil, err
 	}
 	c, pass := s.cache, s.step.Pass()
-	switch {
-	case pass.Kind == Whole:
-		return nil, fmt.Errorf("%w: the step in progress has no rows of a block", ErrNoMachine)
-	case pass.Len != shape.Len:
-		return nil, fmt.Errorf("%w: a sequence of %d tokens, the step's has %d", ErrShape, shape.Len, pass.Len)
-	case pass.Kind == Prefill:
+	if pass.Kind == Prefill {
 		c.reserve(half, shape)
-		c.filled[half] = true
-	case !c.filled[half]:
-		return nil, fmt.Errorf("%w: no prefill has filled the cache", ErrStale)
-	case c.shape != shape:
-		return nil, fmt.Errorf("%w: the cache holds %s %v, the graph has %v", ErrShape, half, c.shape, shape)
 	}
 	rows := pass.Rows * shape.HeadDim
 	for head := range shape.Batch * shape.KVHeads {
@@ -93,6 +88,32 @@ func (s *State) Cached(half Half, x []float32, shape CacheShape) (*Held, error) 
 		copy(to[:rows], x[head*rows:])
 	}
 	return c.held[half], nil
+}
+
+// Admit checks that the step in progress may write its rows of the keys or the values,
+// which have the shape s. A prefill fills them, in memory of an owner, so many bytes; nil is
+// the CPU's. Before one, and in other memory, the error wraps ErrStale.
+func (s *State) Admit(half Half, shape CacheShape, owner any, bytes int64) error {
+	if s.cache == nil {
+		s.cache = new(cache)
+	}
+	c, pass := s.cache, s.step.Pass()
+	switch {
+	case pass.Kind == Whole:
+		return fmt.Errorf("%w: the step in progress has no rows of a block", ErrNoMachine)
+	case pass.Len != shape.Len:
+		return fmt.Errorf("%w: a sequence of %d tokens, the step's has %d", ErrShape, shape.Len, pass.Len)
+	case pass.Kind == Prefill:
+		if c.shape != shape || c.owner != owner {
+			c.shape, c.owner, c.held, c.filled = shape, owner, [2]*Held{}, [2]bool{}
+		}
+		c.filled[half], c.bytes[half] = true, bytes
+	case !c.filled[half] || c.owner != owner:
+		return fmt.Errorf("%w: no prefill has filled the cache", ErrStale)
+	case c.shape != shape:
+		return fmt.Errorf("%w: the cache holds %s %v, the graph has %v", ErrShape, half, c.shape, shape)
+	}
+	return nil
 }
 
 // reserve makes room for a sequence.
@@ -103,9 +124,6 @@ func (c *cache) reserve(half Half, shape CacheShape) {
 		c.views[half].empty()
 	} else if c.held[half] != nil && c.shape == shape {
 		return
-	}
-	if c.shape != shape {
-		c.shape, c.held, c.filled = shape, [2]*Held{}, [2]bool{}
 	}
 	c.held[half] = view(&c.views[half], c.memory[half][:n:n], shape.Batch, shape.KVHeads, shape.Len, shape.HeadDim)
 }
@@ -131,7 +149,7 @@ func (s *State) BlockScores() *BlockScores { return &s.cache.scores }
 func (s *State) SelectBlock(group int, topK func(rows []uint32, head int), stopped func() error) error {
 	pass, heads := s.step.Pass(), s.cache.scores.Batch*s.cache.scores.Heads
 	b := s.reserveBlock(heads, pass.From, pass.To-pass.From, pass.Len, kernel.Table{Group: group, Reach: -1})
-	b.batch, b.heads = s.cache.scores.Batch, s.cache.scores.Heads
+	b.batch, b.heads, b.end = s.cache.scores.Batch, s.cache.scores.Heads, pass.End
 	size := len(b.table.Bits) / heads
 	for head := range heads {
 		rows := b.table.Bits[head*size : (head+1)*size]
@@ -149,6 +167,41 @@ func (s *State) SelectBlock(group int, topK func(rows []uint32, head int), stopp
 	}
 	b.built = true
 	return nil
+}
+
+// SelectedBlock records that a device has selected the columns of the step's active rows, and
+// holds so many bytes for them.
+func (s *State) SelectedBlock(batch, heads, group int, bytes int64) {
+	pass := s.step.Pass()
+	s.cache.block = blockTable{
+		table: kernel.Table{Group: group, Reach: -1}, batch: batch, heads: heads,
+		first: pass.From, rows: pass.To - pass.From, n: pass.Len, end: pass.End, built: true,
+	}
+	s.cache.listed = bytes
+}
+
+// CopyBlockColumns returns a copy of BlockColumns, also of those on a device. Without any the
+// error wraps ErrStale.
+func (s *State) CopyBlockColumns() (*BlockColumns, error) {
+	b := s.BlockColumns()
+	if b == nil {
+		return nil, fmt.Errorf("no columns of a block: %w", ErrStale)
+	}
+	if s.device == nil {
+		b.Bits = slices.Clone(b.Bits)
+		return b, nil
+	}
+	words := kernel.Words(b.Len)
+	var err error
+	if b.Bits, err = s.device.BlockBits(b.Batch * b.Heads * kernel.Groups(b.Rows, b.Group) * words); err != nil {
+		return nil, err
+	}
+	for row := range slices.Chunk(b.Bits, words) {
+		for j := b.First; j < s.cache.block.end; j++ {
+			columns.Set(row, j)
+		}
+	}
+	return b, nil
 }
 
 // reserveBlock makes room for the table t of rows from first on, for so many heads and n
@@ -214,5 +267,5 @@ func (s *State) CacheBytes() int64 {
 		return 0
 	}
 	c := s.cache
-	return 4 * int64(len(c.memory[Keys])+len(c.memory[Values])+cap(c.block.table.Bits))
+	return 4*int64(len(c.memory[Keys])+len(c.memory[Values])+cap(c.block.table.Bits)) + c.bytes[Keys] + c.bytes[Values] + c.listed
 }

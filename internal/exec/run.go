@@ -20,7 +20,7 @@ type step struct {
 
 // value is a planned result that has readers left.
 type value struct {
-	buffer  *memplan.Buffer
+	buffer  *memplan.Buffer // nil for memory of a layer
 	readers int
 	note    any // of the operator that computes it
 }
@@ -109,7 +109,7 @@ func (r *Run) setResult(b *memplan.Buffer) {
 func (r *Run) InPlace(i int) bool {
 	in := r.inputs[i]
 	v := r.step.values[in]
-	if !r.placed.result || r.placed.kept || v == nil || v.readers != 1 {
+	if !r.placed.result || r.placed.kept || v == nil || v.buffer == nil || v.readers != 1 {
 		return false
 	}
 	for j, other := range r.inputs {
@@ -156,6 +156,13 @@ func (r *Run) OfLayer(key any, bytes int64) {
 		r.step.plan.layers.add(r.arena, key, bytes)
 	}
 	r.slots = append(r.slots, slot)
+}
+
+// ResultOfLayer says that the result is memory of OfLayer.
+func (r *Run) ResultOfLayer() {
+	if r.step != nil {
+		r.setResult(nil)
+	}
 }
 
 func (r *Run) keep(kind Kind, key any, bytes int64, c Class) error {
@@ -239,7 +246,9 @@ func (r *Run) finish() {
 			continue
 		}
 		if v.readers--; v.readers == 0 {
-			r.line.Free(v.buffer)
+			if v.buffer != nil {
+				r.line.Free(v.buffer)
+			}
 			delete(r.step.values, in)
 		}
 	}

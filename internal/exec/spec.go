@@ -20,6 +20,15 @@ type Attention struct {
 	Handoff   *Handoff // of the three operators of one attention; nil without a State
 }
 
+// Keep is the number of n keys, or blocks of keys, that a group keeps.
+func (a *Attention) Keep(n int) int {
+	sel := a.State.Selected(a.Selection)
+	if a.Cached > 0 {
+		return sel.KeepDecimal(n)
+	}
+	return sel.Keep(n)
+}
+
 // Handoff is passed between the operators of one attention within a refresh: the output of
 // full attention, which ScoreCollect computes and ColumnSparseAttn returns, in the memory
 // that the plan has for the latter's result.

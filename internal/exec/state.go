@@ -35,7 +35,7 @@ type State struct {
 	drift           *drift   // nil unless watched
 	rows            []uint32 // of a table that is being built, those of one head
 
-	cache *cache // nil without one, and on a GPU
+	cache *cache // nil without one
 
 	stats     LayerStats
 	uncounted bool              // the device has counted the table's pairs, and stats lack these counts

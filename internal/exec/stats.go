@@ -17,6 +17,9 @@ type LayerStats struct {
 type DeviceState interface {
 	// Columns copies the column table to the host.
 	Columns() (ColumnBits, error)
+	// BlockBits copies the columns of a block, so many words, to the host, without the
+	// block's own keys.
+	BlockBits(words int) ([]uint32, error)
 	// DensityAndChurn returns the counts of the latest CommitRefresh: the share of query-key
 	// pairs that the column table keeps, and of these the share that the previous table did
 	// not keep.

@@ -90,7 +90,7 @@ struct Kernels {
 struct Layer {
   Case c;
   Operand q, k, v;
-  Buffer<int> start;
+  Buffer<int> start, first;
   Buffer<uint32_t> arrived, keys, members;
   Buffer<int> counts;
   Buffer<float> partials;
@@ -102,7 +102,7 @@ struct Layer {
     return s;
   }
   Layer(const Case& c, const Kernels& kernels, unsigned seed, float sharp = 1, i64 keep = -1)
-      : c(c), q(c.queries() * c.d, seed, sharp), k(c.keys() * c.d, seed + 1, 1), v(c.keys() * c.d, seed + 2, 1), start(starts(c)), arrived(c.items(kernels.tile)),
+      : c(c), q(c.queries() * c.d, seed, sharp), k(c.keys() * c.d, seed + 1, 1), v(c.keys() * c.d, seed + 2, 1), start(starts(c)), first(std::vector<int>{c.first}), arrived(c.items(kernels.tile)),
         keys(c.lists() * room(c, keep)), members(c.lists() * room(c, keep)), counts(c.lists() + 1),
         partials(2 * 8 * static_cast<size_t>(kernels.attn->sms) * kernels.tile * 258), capacity(room(c, keep)) {
     OK(cudaMemset(arrived.p, 0, 4 * arrived.n));
@@ -119,9 +119,9 @@ struct Layer {
   // items is an upper bound of the blocks that have work.
   void run(const Kernels& k8, void* out, float* lse, int otype, bool bnhd, i64 items, bool listed) const {
     const bool window = c.reach >= 0 && !listed;
-    k8.attn->run(items, q.operand(), k.operand(), v.operand(), out, lse, listed ? nullptr : padding(), i64(window ? c.reach : 0), i64(window ? c.sinks : c.n),
+    k8.attn->run(items, q.operand(), k.operand(), v.operand(), out, lse, listed ? nullptr : padding(), first.p, i64(window ? c.reach : 0), i64(window ? c.sinks : c.n),
                  listed ? keys.p : nullptr, listed ? members.p : nullptr, listed ? counts.p : nullptr, capacity, partials.p, arrived.p, i64(c.batch), i64(c.heads), i64(c.kv_heads),
-                 i64(c.n), i64(c.rows), i64(c.from), i64(c.to), i64(c.first), i64(c.share), i64(c.group), i64(c.width()), c.scale(), i64(otype), i64(bnhd), i64(c.d));
+                 i64(c.n), i64(c.rows), i64(c.from), i64(c.to), i64(c.share), i64(c.group), i64(c.width()), c.scale(), i64(otype), i64(bnhd), i64(c.d));
   }
   void dense(const Kernels& k8, void* out, float* lse, int otype, bool bnhd, i64 items = 1 << 20) const { run(k8, out, lse, otype, bnhd, items, false); }
   void columns(const Kernels& k8, void* out, int otype, bool bnhd, i64 items = 1 << 20) const { run(k8, out, nullptr, otype, bnhd, items, true); }

@@ -79,7 +79,7 @@ static void time_cached(const std::string& folder) {
             l[0]->dense(k8, out.p, lse.p, 0, true);
             const double made = graph_us(runs, [&](int i) { l[i % layers]->lists(k8, bits.p); });
             const double scored = graph_us(runs, [&](int i) { l[i % layers]->scores(k8, lse.p, scores.p, (n + 7) / 8 * 8, 0); });
-            const double moved = graph_us(32, [&](int) { copy.run(kv_heads * ((rows * 16 + 1023) / 1024), out.p, l[0]->k.p, i64(kv_heads), i64(rows * 16), 0ll, i64(n * 16), 0ll); });
+            const double moved = graph_us(32, [&](int) { copy.run(kv_heads * ((rows * 16 + 1023) / 1024), out.p, l[0]->k.p, l[0]->first.p, i64(kv_heads), i64(rows), i64(n), 16ll, 0ll); });
             std::printf(" | %8.1f  %9.1f  %7.1f", made, scored, moved);
           }
           std::printf("\n");
