@@ -34,7 +34,7 @@ func WithPaddingMask(mask *gorgonia.Node) AttentionOption {
 // rows [R] int32 holds b*N+i for token i of batch row b, and a negative number for none, as
 // graph.GatherRows takes them. The results of other tokens are undefined: queries before
 // the first and after the last of these tokens, over all batch rows, are left out unless a
-// refresh needs them. The result then has no gradient.
+// refresh needs them. The gradients of their results count as zero.
 func WithRows(rows *gorgonia.Node) AttentionOption {
 	return func(o *attentionOptions) { o.rows = rows }
 }

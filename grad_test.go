@@ -308,27 +308,57 @@ func TestLispMachineAndWorkspace(t *testing.T) {
 	}
 }
 
-// TestNoGradientOfRows: with selected rows there is no gradient under either machine.
-func TestNoGradientOfRows(t *testing.T) {
-	a := attncase.Seeded(1, kernel.Shape{Batch: 1, Heads: 1, KVHeads: 1, Len: 4, HeadDim: 2})
-	ctl := newController(t, pulsecol.Config{Sparsity: 0.5})
-	r := &rig{t: t, g: gorgonia.NewGraph(), ctl: ctl}
-	r.q, r.k, r.v, _ = qkv(r.g, a)
-	rows := gorgonia.NewVector(r.g, tensor.Int32, gorgonia.WithShape(1), gorgonia.WithName("rows"), gorgonia.WithValue(dense([]int32{2}, 1)))
-	y := must(pulsecol.Attention(r.q, r.k, r.v, ctl.Layer(0), pulsecol.WithRows(rows)))(t)
-	cost := must(gorgonia.Sum(y))(t)
-	r.start(1)
-	r.let(a)
-	m := must(pulsecol.Attach(gorgonia.NewLispMachine(r.g), ctl))(t)
-	defer m.Close()
-	lisp := m.Step()
-	_, tape := op.Grad(cost, r.q)
-	for machine, err := range map[string]error{"tape": tape, "lisp": lisp} {
-		if !errors.Is(err, op.ErrNoGradient) || !strings.Contains(err.Error(), "ColumnSparseAttn") {
-			t.Errorf("%s machine: %v, want ErrNoGradient of ColumnSparseAttn", machine, err)
+// TestGradientsOfRows: with selected rows the gradients are those without, of a cost in which
+// other rows do not count, bit for bit, in every mode and under both machines.
+func TestGradientsOfRows(t *testing.T) {
+	a := attncase.Seeded(1, kernel.Shape{Batch: 2, Heads: 4, KVHeads: 2, Len: 40, HeadDim: 8})
+	weights := attncase.Normal(attncase.Rand(2), len(a.Q), 1)
+	const first, last = 7, 33
+	for i := range weights {
+		if at := i / a.HeadDim % a.Len; at < first || at > last {
+			weights[i] = 0
 		}
 	}
-	if done, _ := ctl.Step(); done != 0 {
-		t.Errorf("the failed step counts")
+	for machine, lisp := range machines {
+		run := func(some bool) (all [][3][]float32) {
+			r := &gradRig{rig: &rig{t: t, g: gorgonia.NewGraph(), ctl: newController(t, pulsecol.Config{Sparsity: 0.5, GroupSize: 4, Schedule: refreshOnce})}, lisp: lisp}
+			r.q, r.k, r.v, _ = qkv(r.g, a)
+			var opts []pulsecol.AttentionOption
+			counted := slices.Clone(weights)
+			if some {
+				opts = append(opts, pulsecol.WithRows(variable(r.g, "rows", []int32{last, -1, 40 + first}, 3)))
+				for i := range counted { // what other rows get does not matter
+					if at := i / a.HeadDim % a.Len; at < first || at > last {
+						counted[i] = 5
+					}
+				}
+			}
+			r.y = must(pulsecol.Attention(r.q, r.k, r.v, r.ctl.Layer(0), opts...))(t)
+			gorgonia.Read(r.y, &r.out)
+			cost := must(gorgonia.Sum(must(gorgonia.HadamardProd(r.y, variable(r.g, "weights", counted, r.y.Shape()...)))(t)))(t)
+			if lisp == nil {
+				for i, n := range must(op.Grad(cost, r.q, r.k, r.v))(t) {
+					gorgonia.Read(n, &r.symbol[i])
+				}
+				r.m = must(pulsecol.NewMachine(r.g, r.ctl))(t)
+				defer r.m.Close()
+			}
+			r.start(3)
+			for _, mode := range []pulsecol.Mode{refresh, reuse, denseStep} {
+				r.ctl.SetDense(mode == denseStep)
+				var copied [3][]float32
+				for i, grad := range r.gradients(a, mode) {
+					copied[i] = slices.Clone(grad)
+				}
+				all = append(all, copied)
+			}
+			return all
+		}
+		want, got := run(false), run(true)
+		for step := range want {
+			for i := range want[step] {
+				tol.SameBits(t, fmt.Sprintf("%s machine, step %d, gradient %d", machine, step+1, i), got[step][i], want[step][i])
+			}
+		}
 	}
 }

@@ -32,10 +32,13 @@ func attentionGrads(path string, p exec.Attention, table tableFunc, sparse bool,
 	if sparse {
 		in = append(in, bits4)
 	}
+	if p.Rows {
+		in = append(in, int1)
+	}
 	in = append(withMask(&p, in...), float4)
 	grads := make(gorgonia.Nodes, len(inputs))
 	for wrt := range 3 {
-		o := &attnGrad{newBase("AttnGrad", path, in, float4, append(hashed(&p), wrt, sparse)...), p, wrt, table}
+		o := &attnGrad{newBase("AttnGrad", path, in, float4, append(hashed(&p), p.Rows, wrt, sparse)...), p, wrt, table}
 		n, err := Apply(o, append(append(gorgonia.Nodes{}, inputs...), grad)...)
 		if err != nil {
 			return nil, err
@@ -68,6 +71,10 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	if err != nil {
 		return nil, err
 	}
+	dout, err := definedGrads(o, &o.p, float32s(ts[last]), ts, &a)
+	if err != nil {
+		return nil, err
+	}
 	out, g, err := o.result(ts[o.wrt].Shape()...)
 	if err != nil {
 		return nil, err
@@ -81,7 +88,7 @@ func (o *attnGrad) Do(in ...gorgonia.Value) (v gorgonia.Value, err error) {
 	case 2:
 		dv = g
 	}
-	o.team().AttentionGrad(dq, dk, dv, float32s(ts[last]), &a, table)
+	o.team().AttentionGrad(dq, dk, dv, dout, &a, table)
 	return o.finish(out)
 }
 
@@ -100,6 +107,23 @@ func attended(o fmt.Stringer, p *exec.Attention, table tableFunc, s kernel.Shape
 		mode = st.ModeIn(mode)
 	}
 	return table(mode, s, in[3])
+}
+
+// definedGrads returns the gradients of attention's results: with rows zero for those that
+// are undefined. in are the operator's inputs.
+func definedGrads(o fmt.Stringer, p *exec.Attention, dout []float32, in []*tensor.Dense, a *kernel.Operands) ([]float32, error) {
+	if !p.Rows {
+		return dout, nil
+	}
+	from, to, err := selectedRange(o, int32s(in[4]), a.Batch, a.Len)
+	if err != nil {
+		return nil, err
+	}
+	defined, head := make([]float32, len(dout)), a.Len*a.HeadDim
+	for at := 0; at < len(dout); at += head {
+		copy(defined[at+from*a.HeadDim:at+to*a.HeadDim], dout[at+from*a.HeadDim:])
+	}
+	return defined, nil
 }
 
 // addGradients is DoDiff of the attention operator b: it adds the contribution of its
@@ -127,12 +151,16 @@ func (b *base) addGradients(p *exec.Attention, table tableFunc, inputs gorgonia.
 	if len(float32s(dy)) != len(a.Q) {
 		return fmt.Errorf("%s: %w: the gradient of its output has shape %v, want %v", b, ErrValue, dy.Shape(), ts[0].Shape())
 	}
+	dout, err := definedGrads(b, p, float32s(dy), ts, &a)
+	if err != nil {
+		return err
+	}
 	keys, err := attended(b, p, table, a.Shape, ts)
 	if err != nil {
 		return err
 	}
 	grads := [3][]float32{make([]float32, len(a.Q)), make([]float32, len(a.K)), make([]float32, len(a.V))}
-	b.team().AttentionGrad(grads[0], grads[1], grads[2], float32s(dy), &a, keys)
+	b.team().AttentionGrad(grads[0], grads[1], grads[2], dout, &a, keys)
 	for i, grad := range grads {
 		if err := b.addTo(inputs, i, grad); err != nil {
 			return err

@@ -32,7 +32,8 @@ type columnSparseAttn struct {
 // Queries before the first of these tokens and after the last, over all batch rows, may be
 // left out; their results are then undefined.
 //
-// It is differentiable in q, k and v, for the keys that were kept, but not with rows.
+// It is differentiable in q, k and v, for the keys that were kept. The gradients of results
+// that may be left out count as zero. With cached keys it has no gradient.
 // Parameters out of range are an ErrValue.
 func NewColumnSparseAttn(path string, p AttentionParams) (gorgonia.Op, error) {
 	const kind = "ColumnSparseAttn"
@@ -223,7 +224,7 @@ func (o *columnSparseAttn) inputTable(s kernel.Shape, columns *tensor.Dense) (*k
 func (o *columnSparseAttn) DiffWRT(inputs int) []bool { return firstThree(inputs) }
 
 func (o *columnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node) (gorgonia.Nodes, error) {
-	if o.p.Rows || o.p.Cached > 0 {
+	if o.p.Cached > 0 {
 		return o.base.SymDiff(inputs, y, grad)
 	}
 	return attentionGrads(o.path, o.p, o.table, true, inputs, grad)
@@ -231,7 +232,7 @@ func (o *columnSparseAttn) SymDiff(inputs gorgonia.Nodes, y, grad *gorgonia.Node
 
 // DoDiff is SymDiff for Lisp machines.
 func (o *columnSparseAttn) DoDiff(ctx gorgonia.ExecutionContext, inputs gorgonia.Nodes, y *gorgonia.Node) error {
-	if o.p.Rows || o.p.Cached > 0 {
+	if o.p.Cached > 0 {
 		return o.base.DoDiff(ctx, inputs, y)
 	}
 	return o.addGradients(&o.p, o.table, inputs, y)

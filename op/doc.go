@@ -31,11 +31,11 @@
 //
 // # Gradients
 //
-// DenseAttn and ColumnSparseAttn without rows are differentiable in q, k and v; the columns
+// DenseAttn and ColumnSparseAttn are differentiable in q, k and v; the columns
 // and the padding mask are held fixed. Layers are differentiable in their float32 inputs.
 // Weights in an operator are constants, quantized ones too; the operators TrainedLinear,
 // TrainedRMSNorm, TrainedEmbed and TrainedLMHead have them as inputs. Products of gradients
-// are float32. ScoreCollect, KVCache and attention with rows return [ErrNoGradient], from
+// are float32. ScoreCollect, KVCache and attention over cached keys return [ErrNoGradient], from
 // [Grad] or gorgonia.Grad when the graph is built and from the backward pass of a Lisp
 // machine.
 //

@@ -22,9 +22,9 @@ type place struct {
 	last   *tensor.Dense            // the same with a kept result
 }
 
-// maxInputs is the number of inputs of attention's gradient: q, k, v, columns, padding
+// maxInputs is the number of inputs of attention's gradient: q, k, v, columns, rows, padding
 // mask and the gradient of the output.
-const maxInputs = 6
+const maxInputs = 7
 
 // OnGPU is false: the operators of this package take memory of the host.
 func (p *place) OnGPU() bool { return false }

@@ -213,18 +213,14 @@ func TestNoGradient(t *testing.T) {
 		return func(g *gorgonia.ExprGraph, name string) *gorgonia.Node { return intInput(g, name, shape...) }
 	}
 	x4 := float(1, 2, 4, 4)
-	columns := func(g *gorgonia.ExprGraph, name string) *gorgonia.Node {
-		return input(g, name, []uint32{1, 2, 4, 8}, 1, 2, 2, 1)
-	}
 	type maker = func(*gorgonia.ExprGraph, string) *gorgonia.Node
 	for name, c := range map[string]struct {
 		o  gorgonia.Op
 		in []maker
 	}{
-		"ScoreCollect":          {must(op.NewScoreCollect("o", op.AttentionParams{Group: 2}))(t), []maker{x4, x4, x4}},
-		"ColumnSparseAttn rows": {must(op.NewColumnSparseAttn("o", op.AttentionParams{Group: 2, Rows: true}))(t), []maker{x4, x4, x4, columns, ints(3)}},
-		"ids of Embed":          {op.NewEmbed("o", weight(3, 4)), []maker{ints(1, 4)}},
-		"DenseAttn's mask":      {must(op.NewDenseAttn("o", 0, true))(t), []maker{x4, x4, x4, float(1, 4)}},
+		"ScoreCollect":     {must(op.NewScoreCollect("o", op.AttentionParams{Group: 2}))(t), []maker{x4, x4, x4}},
+		"ids of Embed":     {op.NewEmbed("o", weight(3, 4)), []maker{ints(1, 4)}},
+		"DenseAttn's mask": {must(op.NewDenseAttn("o", 0, true))(t), []maker{x4, x4, x4, float(1, 4)}},
 	} {
 		build := func() (g *gorgonia.ExprGraph, in []*gorgonia.Node, cost *gorgonia.Node) {
 			g = gorgonia.NewGraph()

@@ -15,6 +15,7 @@ import (
 	"testing/fstest"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/dream"
 	"github.com/pulsecol/pulsecol/models/llada"
@@ -24,6 +25,7 @@ import (
 // aModel is what the models have in common; O are their options.
 type aModel[O any] interface {
 	Build(*gorgonia.ExprGraph, models.Shape, *pulsecol.Controller) (*models.Graph, error)
+	BuildTrained(*gorgonia.ExprGraph, models.Shape, *pulsecol.Controller, func(int, *graph.Block) error) (*models.Graph, error)
 	Close() error
 	Config() models.Config
 	Decode([]int32) (string, error)
@@ -150,6 +152,34 @@ func (a *architecture[O]) misuses() map[string]func(*misuse) {
 		"Published": func(m *misuse) {
 			m.does("written to", func() { clear(a.published()) })
 			m.is("a copy", func() any { return len(a.published()) > 0 && a.published()[0] == '{' }, true)
+		},
+		"Model.BuildTrained": func(m *misuse) {
+			of := a.model(m)
+			right, g := models.Shape{Batch: 1, Len: 4, Rows: 1}, gorgonia.NewGraph()
+			ctl := must(pulsecol.NewController(sparse()))(m)
+			fail := errors.New("of the caller")
+			adapt := func(i int, b *graph.Block) error { return second(b.Adapt(g, 1, 1, uint64(i))) }
+			m.fails("no function", func() error { return second(of.BuildTrained(g, right, ctl, nil)) }, models.ErrRequest)
+			m.fails("no graph", func() error { return second(of.BuildTrained(nil, right, ctl, adapt)) }, models.ErrRequest)
+			m.fails("an error", func() error {
+				return second(of.BuildTrained(g, right, ctl, func(int, *graph.Block) error { return fail }))
+			}, fail)
+			m.fails("an empty block", func() error {
+				return second(of.BuildTrained(g, right, ctl, func(_ int, b *graph.Block) error { *b = graph.Block{}; return nil }))
+			})
+			m.works("right", func() error { return second(of.BuildTrained(g, right, ctl, adapt)) })
+			m.works("the model is as before", func() error {
+				plain := gorgonia.NewGraph()
+				_, err := of.Build(plain, right, must(pulsecol.NewController(sparse()))(m))
+				for _, n := range plain.AllNodes() {
+					if strings.Contains(n.Name(), ".adapter.") {
+						return fmt.Errorf("it has %v", n)
+					}
+				}
+				return err
+			})
+			m.works("close", of.Close)
+			m.fails("closed", func() error { return second(of.BuildTrained(g, right, ctl, adapt)) }, models.ErrClosed)
 		},
 		"Model.Build": func(m *misuse) {
 			of := a.model(m)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/models"
 	"github.com/pulsecol/pulsecol/models/internal/checkpoint"
 	"github.com/pulsecol/pulsecol/models/internal/session"
@@ -90,6 +91,14 @@ func (m *Model) Config() models.Config { return m.base.Config }
 // The graph reads the model's weights: it must not run after Close.
 func (m *Model) Build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error) {
 	return m.base.Build(g, s, ctl)
+}
+
+// BuildTrained is Build for training: prepare is called for each block before it is built, to
+// make nodes of its weights (graph.Block.Train) or give it adapters (Block.Adapt), and changes
+// this graph's copy of the block alone. Embedding, last norm and head are constants. It runs on
+// the CPU.
+func (m *Model) BuildTrained(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller, prepare func(i int, b *graph.Block) error) (*models.Graph, error) {
+	return m.base.BuildTrained(g, s, ctl, prepare)
 }
 
 // Logits runs one forward pass with full attention over sequences of one length, in

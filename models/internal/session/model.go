@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/pulsecol/pulsecol"
+	"github.com/pulsecol/pulsecol/graph"
 	"github.com/pulsecol/pulsecol/internal/jsonfile"
 	"github.com/pulsecol/pulsecol/internal/sampler"
 	"github.com/pulsecol/pulsecol/models"
@@ -83,6 +85,32 @@ func (a *Architecture) wrap(err error) error {
 func (m *Model) Build(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller) (*models.Graph, error) {
 	out, err := m.build(g, s, ctl)
 	return out, m.wrap(err)
+}
+
+// BuildTrained is Build of a copy of the weights whose blocks prepare changes.
+func (m *Model) BuildTrained(g *gorgonia.ExprGraph, s models.Shape, ctl *pulsecol.Controller, prepare func(i int, b *graph.Block) error) (*models.Graph, error) {
+	if prepare == nil {
+		return nil, m.wrap(fmt.Errorf("%w: the function that prepares blocks is nil", models.ErrRequest))
+	}
+	own := *m
+	weights := func() (*checkpoint.Weights, error) {
+		if err := m.CheckOpen(); err != nil {
+			return nil, err
+		}
+		w := *m.Weights
+		w.Blocks = slices.Clone(w.Blocks)
+		for i := range w.Blocks {
+			if err := prepare(i, &w.Blocks[i]); err != nil {
+				return nil, err
+			}
+		}
+		return &w, nil
+	}
+	var err error
+	if own.Weights, err = weights(); err != nil {
+		return nil, m.wrap(err)
+	}
+	return own.Build(g, s, ctl)
 }
 
 // build is a Builder.
