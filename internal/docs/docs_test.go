@@ -102,7 +102,7 @@ func TestRecords(t *testing.T) {
 		"ms", "ms_range", "runs_ms", "rounds", "whole_ms", "load_ms", "need_bytes", "held_bytes", "tflops", "gbs", "gflops", "peak_gflops",
 		"percent_of_peak", "percent_of_peak_cpu", "percent_of_passes", "gflops_of_passes", "fa2_ms", "cudnn_ms", "cpu", "gpu", "go", "torch", "modules",
 		"commit", "date", "command", "samples", "timing", "score", "stderr", "kept", "refreshes_mean", "times_float32", "error_rms", "error_max",
-		"relative_error", "union", "alloc_mb", "rounded", "parts",
+		"relative_error", "same", "union", "alloc_mb", "rounded", "parts",
 	}
 	day := regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 	for file, rows := range *records(t) {

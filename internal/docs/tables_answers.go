@@ -176,3 +176,25 @@ func answersCaches(t *table) {
 		}
 	}
 }
+
+// answersGGUF has the answers of the small models in files of several types.
+func answersGGUF(t *table) {
+	columns := []struct{ model, task, heading string }{
+		{"llada", "multiquery@512", "LLaDA type: `multiquery@512`"}, {"llada", "lists@512", "`lists@512`"}, {"llada", "arithmetic@512", "`arithmetic@512`"},
+		{"dream", "multiquery@512", "Dream type: `multiquery@512`"}, {"dream", "tracking@512", "`tracking@512`"}, {"dream", "lists@512", "`lists@512`"}, {"dream", "arithmetic@512", "`arithmetic@512`"},
+	}
+	heading := []string{"weights"}
+	for _, c := range columns {
+		heading = append(heading, c.heading)
+	}
+	t.add(append(heading, "texts equal to BF16's")...)
+	for _, typ := range []string{"BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M"} {
+		cells, same := []string{typ}, 0.0
+		for _, c := range columns {
+			r := t.one("gguf", record{"model": c.model, "task": c.task, "type": typ, "samples": 200})
+			cells = append(cells, score(r))
+			same += r.number("same") / float64(len(columns))
+		}
+		t.add(append(cells, fmt.Sprintf("%.1f %%", 100*same))...)
+	}
+}

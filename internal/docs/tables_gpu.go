@@ -41,6 +41,7 @@ var tables = map[string]func(*table){
 	"answers-refreshes": answersRefreshes,
 	"answers-groups":    answersGroups,
 	"answers-caches":    answersCaches,
+	"answers-gguf":      answersGGUF,
 	"inspect-union":     inspectUnion,
 }
 
