@@ -45,6 +45,11 @@ func TestPlanMemory(t *testing.T) {
 		{1, 90, pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.Blocks{Size: 16}}},
 		{1, 90, pulsecol.Config{Sparsity: 0.5, Pattern: pulsecol.SparseD{BlockSize: 16}}},
 		{2, 90, pulsecol.Config{Pattern: everyKey(90 + tokens)}},
+		{1, 100, pulsecol.Config{Cache: pulsecol.DualCache}},
+		{1, 203, pulsecol.Config{Sparsity: 0.8, GroupSize: 16, Cache: pulsecol.DualCache, PrefillEvery: 1}},
+		{2, 150, pulsecol.Config{Sparsity: 0.5, GroupSize: 3, Cache: pulsecol.PrefixCache, PrefillEvery: 2}},
+		{1, 90, pulsecol.Config{Sparsity: 0.5, GroupSize: 32, Precision: pulsecol.Float32, Cache: pulsecol.PrefixCache}},
+		{1, 90, pulsecol.Config{Sparsity: 0.9, Pattern: pulsecol.Streaming{}, Cache: pulsecol.DualCache}},
 	} {
 		t.Run(fmt.Sprintf("%d of %d, %v", c.batch, c.length, c.cfg.Sparsity), func(t *testing.T) {
 			c.cfg.Device = pulsecol.CUDA
@@ -65,17 +70,18 @@ func TestPlanMemory(t *testing.T) {
 				if got, want := mem.GPU.Held(), held; got > want || got < want-mask || want == 0 {
 					t.Errorf("predicted %+v, %d in all; held %d", mem.GPU, got, want)
 				}
-				refreshes, tables := c.cfg.Sparsity > 0, c.cfg.Sparsity > 0 || c.cfg.Pattern != nil
-				if (mem.GPU.Scores > 0) != refreshes || (mem.GPU.Columns > 0) != tables {
+				_, static := c.cfg.Pattern.(pulsecol.Streaming)
+				refreshes, tables := c.cfg.Sparsity > 0 && !static, c.cfg.Sparsity > 0 && !static || c.cfg.Pattern != nil && !static
+				if (mem.GPU.Scores > 0) != refreshes || (mem.GPU.Columns > 0) != tables || (mem.GPU.Cache > 0) != (c.cfg.Cache != pulsecol.NoCache) {
 					t.Errorf("predicted %+v", mem.GPU)
 				}
 			}
 			peak := func(models.Progress) { held = max(held, gpu.Held()) }
-			lo := llada.GenerateOptions{GenLength: tokens, Steps: steps, OnStep: peak}
+			lo := llada.GenerateOptions{GenLength: tokens, BlockLength: tokens / 2, Steps: steps, OnStep: peak}
 			must(l.GenerateBatch(t.Context(), prompts, c.cfg, lo))(t)
 			check(l.PredictMemory(c.batch, c.length, c.cfg, lo))
 			held = 0
-			do := dream.GenerateOptions{MaxNewTokens: tokens, Steps: steps, OnStep: peak}
+			do := dream.GenerateOptions{MaxNewTokens: tokens, BlockLength: tokens / 2, Steps: steps, OnStep: peak}
 			must(d.GenerateBatch(t.Context(), prompts, c.cfg, do))(t)
 			check(d.PredictMemory(c.batch, c.length, c.cfg, do))
 		})

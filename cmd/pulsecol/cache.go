@@ -10,13 +10,13 @@ import (
 
 // cacheFlags select which keys and values a generation keeps.
 type cacheFlags struct {
-	Cache        *string `group:"Attention" enum:"none,prefix,dual" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). On the CPU only. Default: none, and for answers of a small model on the CPU dual, where it applies."`
+	Cache        *string `group:"Attention" enum:"none,prefix,dual" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). Default: none, and for answers of a small model dual, where it applies."`
 	PrefillEvery *int    `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 }
 
 // cacheLists are lists of caches, whose product is measured.
 type cacheLists struct {
-	Cache        []string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). On the CPU only. Default: none."`
+	Cache        []string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Keep keys and values from step to step, so that most steps compute one block of --block-length: none, prefix (those before the block) or dual (those after it, too). Default: none."`
 	PrefillEvery []int    `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 }
 
@@ -36,23 +36,23 @@ func (k caching) set(c *pulsecol.Config) {
 	}
 }
 
-// cache returns what the flags select for a method with a schedule, on a device.
-func (f *cacheFlags) cache(method, schedule, device string) (caching, error) {
+// cache returns what the flags select for a method with a schedule.
+func (f *cacheFlags) cache(method, schedule string) (caching, error) {
 	var every []int
 	if f.PrefillEvery != nil {
 		every = []int{*f.PrefillEvery}
 	}
-	all, err := (&cacheLists{[]string{or(f.Cache, "none")}, every}).product(method, schedule, device)
+	all, err := (&cacheLists{[]string{or(f.Cache, "none")}, every}).product(method, schedule)
 	if err != nil {
 		return caching{}, err
 	}
 	return all[0], nil
 }
 
-// product returns every combination of the lists, for a method with a schedule on a
-// device. Of several caches a method gets those that it can have. None comes first: tables
-// compare with the first row of a method.
-func (l *cacheLists) product(method, schedule, device string) ([]caching, error) {
+// product returns every combination of the lists, for a method with a schedule. Of several
+// caches a method gets those that it can have. None comes first: tables compare with the
+// first row of a method.
+func (l *cacheLists) product(method, schedule string) ([]caching, error) {
 	var b bounds
 	for _, n := range l.PrefillEvery {
 		b.between(0, maxTokens, "prefill-every", &n)
@@ -75,7 +75,7 @@ func (l *cacheLists) product(method, schedule, device string) ([]caching, error)
 			continue
 		}
 		kept = true
-		if err := cacheApplies(name, method, schedule, device); err != nil {
+		if err := cacheApplies(name, method, schedule); err != nil {
 			refused = errors.Join(refused, err)
 			continue
 		}
@@ -86,17 +86,15 @@ func (l *cacheLists) product(method, schedule, device string) ([]caching, error)
 	switch {
 	case !kept && l.PrefillEvery != nil:
 		return nil, usagef("--prefill-every needs --cache prefix or dual")
-	case out == nil || device == "cuda":
+	case out == nil:
 		return out, refused
 	}
 	return out, nil
 }
 
-// cacheApplies reports a method, a schedule or a device without caches.
-func cacheApplies(name, method, schedule, device string) error {
+// cacheApplies reports a method or a schedule without caches.
+func cacheApplies(name, method, schedule string) error {
 	switch {
-	case device == "cuda":
-		return usagef("--cache %s runs on the CPU only, not with --device cuda", name)
 	case method == "sparsed":
 		return usagef("--cache %s does not apply to --method sparsed", name)
 	case schedule == "adaptive":

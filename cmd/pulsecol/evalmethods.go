@@ -53,7 +53,7 @@ func (l *settingLists) product(line *kong.Context, methods []string, refreshes i
 // cached returns every method with every cache that it can have.
 func (c *evalCmd) cached(methods []eval.Method) (out []eval.Method, err error) {
 	for _, m := range methods {
-		all, err := c.cacheLists.product(m.Name, m.Schedule, c.Device)
+		all, err := c.cacheLists.product(m.Name, m.Schedule)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ type inspectCmd struct {
 	Methods attentionFlags `embed:""`
 	Sampler samplerFlags   `embed:""`
 
-	Cache        string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Generate with a cache of keys and values, in blocks of --block-length, and look at the columns of each block: none, prefix or dual. On the CPU only. Default: none."`
+	Cache        string `group:"Attention" enum:"none,prefix,dual" default:"none" placeholder:"NAME" help:"Generate with a cache of keys and values, in blocks of --block-length, and look at the columns of each block: none, prefix or dual. Default: none."`
 	PrefillEvery *int   `group:"Attention" placeholder:"N" help:"With --cache: compute all tokens in the first step of every N-th block, or with 0 of the first block alone. Default: 0."`
 
 	Queries string `enum:"all,generated" default:"all" help:"Queries that count: all, or those of the generated tokens alone."`
@@ -206,7 +206,7 @@ func (c *inspectCmd) methods(m *openModel, s sampler, line *kong.Context) ([]*in
 // caching returns the cache of the generation.
 func (c *inspectCmd) caching() (caching, error) {
 	f := cacheFlags{&c.Cache, c.PrefillEvery}
-	return f.cache("pulsecol", or(c.Methods.Schedule, "uniform"), c.Methods.Device)
+	return f.cache("pulsecol", or(c.Methods.Schedule, "uniform"))
 }
 
 // shown is what attention.png shows.

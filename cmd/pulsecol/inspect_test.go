@@ -219,7 +219,6 @@ func TestInspectCached(t *testing.T) {
 	for flags, says := range map[string]string{
 		"--cache dual --method sparsed --out x":               "--method sparsed and --cache dual can't be used together",
 		"--prefill-every 1":                                   "--prefill-every needs --cache",
-		"--cache dual --device cuda":                          "runs on the CPU only",
 		"--cache dual --small dream --first-token-at-prefill": "--prefill-every 1",
 		"--cache prefix --gen-length 16 --block-length 7":     "block",
 	} {

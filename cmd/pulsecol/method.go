@@ -109,7 +109,7 @@ func (f *methodFlags) resolve(m *openModel, tokens int, seed uint64, line *kong.
 	if err := checkApplies(line, "schedule", schedule, "--schedule "+schedule); err != nil {
 		return attention{}, err
 	}
-	cache, err := f.cache(method, schedule, f.Device)
+	cache, err := f.cache(method, schedule)
 	if err != nil {
 		return attention{}, err
 	}
@@ -141,22 +141,18 @@ func (f *methodFlags) answer(m *openModel, s sampler, ids []int32, seed uint64, 
 	return f.cacheByDefault(att, m, s)
 }
 
-// cacheByDefault gives a small model on the CPU a cache of keys and values, unless --cache
-// is given or something else asks for what a cache cannot do.
+// cacheByDefault gives a small model a cache of keys and values, unless --cache is given or
+// something else asks for what a cache cannot do.
 func (f *methodFlags) cacheByDefault(att attention, m *openModel, s sampler) (attention, error) {
 	if f.Cache != nil || !m.embedded || s.newTokens() == 0 {
 		return att, nil
 	}
-	ctl, err := pulsecol.NewController(att.Config)
-	if err != nil {
-		return attention{}, err
-	}
 	cached := att
 	cached.Cache = pulsecol.DualCache
-	if ctl.DeviceFor(m.config().HeadDim) == pulsecol.CPU && cached.Validate() == nil {
-		att = cached
+	if cached.Validate() != nil {
+		return att, nil
 	}
-	return att, ctl.Close()
+	return cached, nil
 }
 
 // attention returns a method as the flags configure it for m.

@@ -265,11 +265,11 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionMemory: the memory of a session is bounded by its largest generation and the
+// TestSessionMemory: on the CPU the memory of a session is bounded by its largest generation and the
 // number of graphs that it keeps, and the cache takes what was predicted.
 func TestSessionMemory(t *testing.T) {
 	s := subjects(t)["llada"]
-	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 4, Cache: pulsecol.DualCache}
+	cfg := pulsecol.Config{Sparsity: 0.5, GroupSize: 4, Cache: pulsecol.DualCache, Device: pulsecol.CPU}
 	sess := s.session(t, cfg)
 	rng := rand.New(rand.NewPCG(1, 2))
 	run := func(length int) int64 {

@@ -31,7 +31,7 @@ func heap() int64 {
 // graphLayer is about what Gorgonia's graph and machine take for a layer.
 const graphLayer = 36_000
 
-// TestSessionHoldsTheLargest: a session that has run many lengths holds the predicted memory of
+// TestSessionHoldsTheLargest: on the CPU a session that has run many lengths holds the predicted memory of
 // the largest, besides its graphs, whatever the order of the lengths.
 func TestSessionHoldsTheLargest(t *testing.T) {
 	s := subjects(t)["llada"]
@@ -44,6 +44,7 @@ func TestSessionHoldsTheLargest(t *testing.T) {
 		"dual":    {Sparsity: 0.5, GroupSize: 1, Cache: pulsecol.DualCache},
 		"prefix":  {Cache: pulsecol.PrefixCache},
 	} {
+		cfg.Device = pulsecol.CPU
 		shape := models.Shape{Batch: 1, Len: largest, Rows: tokens}
 		if cfg.Cache != pulsecol.NoCache {
 			shape.Cached = largest
