@@ -21,7 +21,7 @@ func cpuQuantized(t *table) {
 }
 
 func cpuQuantizedSteps(t *table) {
-	t.add("seconds of a step of 128 tokens", "`float32`", "`bfloat16`", "`int8`")
+	t.add("seconds of a step of 128 / 512 tokens", "`float32`", "`bfloat16`", "`int8`")
 	for _, dtype := range []string{"BF16", "Q8_0", "Q4_K_M"} {
 		cells := []string{dtype + " weights"}
 		for _, precision := range []string{"float32", "bfloat16", "int8"} {
@@ -29,8 +29,10 @@ func cpuQuantizedSteps(t *table) {
 				cells = append(cells, "")
 				continue
 			}
-			r := t.one("quantized", record{"op": "step", "dtype": dtype, "precision": precision, "n": 128})
-			cells = append(cells, fmt.Sprintf("%.2f", r.number("ms")/1000))
+			seconds := func(n int) float64 {
+				return t.one("quantized", record{"op": "step", "dtype": dtype, "precision": precision, "n": n}).number("ms") / 1000
+			}
+			cells = append(cells, fmt.Sprintf("%.2f / %.2f", seconds(128), seconds(512)))
 		}
 		t.add(cells...)
 	}
