@@ -1,6 +1,7 @@
 // Package op holds the Gorgonia operators of PulseCol on the CPU: the three
 // that make column-sparse attention (ScoreCollect, GroupTopK,
-// ColumnSparseAttn), DenseAttn, and the layers a transformer needs around them.
+// ColumnSparseAttn), DenseAttn, the layers a transformer needs around them, and collectives
+// over the processes of a run.
 //
 // # Values
 //
@@ -35,9 +36,9 @@
 // and the padding mask are held fixed. Layers are differentiable in their float32 inputs.
 // Weights in an operator are constants, quantized ones too; the operators TrainedLinear,
 // TrainedRMSNorm, TrainedEmbed and TrainedLMHead have them as inputs. Products of gradients
-// are float32. ScoreCollect, KVCache and attention over cached keys return [ErrNoGradient], from
-// [Grad] or gorgonia.Grad when the graph is built and from the backward pass of a Lisp
-// machine.
+// are float32. ScoreCollect, KVCache, collectives and attention over cached keys return
+// [ErrNoGradient], from [Grad] or gorgonia.Grad when the graph is built and from the backward pass
+// of a Lisp machine.
 //
 // A gradient is an operator for each input of the layer. It reads those inputs of the layer
 // that it depends on, which therefore stay in memory from the forward to the backward pass:

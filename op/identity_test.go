@@ -41,6 +41,8 @@ func TestHashCoversParameters(t *testing.T) {
 		must(op.NewSplitHeads("a", op.Heads{Count: 2, Dim: 4}))(t), must(op.NewSplitHeads("a", op.Heads{First: 1, Count: 2, Dim: 4}))(t), must(op.NewRoPE("a", op.Heads{First: 1, Count: 2, Dim: 4}, 1e4))(t), must(op.NewSplitHeads("a", op.Heads{Count: 4, Dim: 2}))(t),
 		must(op.NewRoPE("a", op.Heads{Count: 2, Dim: 4}, 1e4))(t), must(op.NewRoPE("a", op.Heads{Count: 4, Dim: 2}, 1e4))(t), must(op.NewRoPE("a", op.Heads{Count: 2, Dim: 4}, math.Nextafter(1e4, 0)))(t),
 		must(op.NewDenseAttn("a", 0.5, false))(t), must(op.NewDenseAttn("a", next, false))(t), must(op.NewDenseAttn("a", 0.5, true))(t),
+		must(op.NewAllGather("a", 3, 1, nil))(t), must(op.NewAllGather("b", 3, 1, nil))(t), must(op.NewAllGather("a", 3, 2, nil))(t), must(op.NewAllGather("a", 4, 1, nil))(t), must(op.NewAllGather("a", 3, 1, twoRanks{}))(t),
+		must(op.NewAllReduce("a", 3, nil))(t), must(op.NewReduceScatter("a", 3, 1, nil))(t),
 	}
 	for _, p := range []op.AttentionParams{
 		{},
@@ -315,5 +317,27 @@ func TestString(t *testing.T) {
 	}
 	if got, want := must(op.NewSplitHeads("", op.Heads{Count: 2, Dim: 4}))(t).String(), "SplitHeads"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// twoRanks are ranks that run nothing.
+type twoRanks struct{ op.Ranks }
+
+func (twoRanks) Size() int { return 2 }
+
+// TestCollectiveMerges: collectives of one name over other ranks do not merge.
+func TestCollectiveMerges(t *testing.T) {
+	g := gorgonia.NewGraph()
+	x := input(g, "x", dense(make([]float32, 8), 2, 4))
+	ranks := &twoRanks{}
+	first := must(op.Apply(must(op.NewAllReduce("a", 2, ranks))(t), x))(t)
+	if again, err := op.Apply(must(op.NewAllReduce("a", 2, ranks))(t), x); err != nil || again != first {
+		t.Errorf("the same again: %v", err)
+	}
+	if _, err := op.Apply(must(op.NewAllReduce("a", 2, twoRanks{}))(t), x); !errors.Is(err, op.ErrMerged) {
+		t.Errorf("of other ranks: %v", err)
+	}
+	if _, err := op.Grad(must(gorgonia.Sum(first))(t), x); !errors.Is(err, op.ErrNoGradient) {
+		t.Errorf("gradient: %v", err)
 	}
 }

@@ -65,6 +65,10 @@ func TestConstructorErrors(t *testing.T) {
 		"1 heads of 0":                 err(op.NewRoPE("layer", op.Heads{Count: 1, Dim: 0}, 1e4)),
 		"theta NaN":                    err(op.NewRoPE("layer", op.Heads{Count: 1, Dim: 4}, nan)),
 		"theta 0":                      err(op.NewRoPE("layer", op.Heads{Count: 1, Dim: 4}, 0)),
+		"0 dimensions, want 1 to 4":    err(op.NewAllReduce("sum", 0, nil)),
+		"5 dimensions":                 err(op.NewAllGather("gather", 5, 0, nil)),
+		"axis 3, want 0 to 2":          err(op.NewAllGather("gather", 3, 3, nil)),
+		"axis -1":                      err(op.NewReduceScatter("scatter", 3, -1, nil)),
 		"op: weight: ":                 err(op.NewWeight(2, 3, op.F32, make([]byte, 23))),
 	} {
 		if got == nil || !strings.Contains(got.Error(), want) {

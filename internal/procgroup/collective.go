@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"unsafe"
-)
 
-// Float are the elements of collectives.
-type Float interface{ float32 | float64 }
+	"github.com/pulsecol/pulsecol/internal/exec"
+)
 
 // chunk is how many elements are in one message.
 const chunk = 1 << 14
 
+// Group has the collectives that operators run. All ranks call the same ones in the same order: a
+// name is what ranks compare, with the sizes.
+var _ exec.Ranks = (*Group)(nil)
+
 // AllGather copies part of every rank into whole, in the order of ranks.
-func AllGather[T Float](g *Group, whole, part []T) error {
+func (g *Group) AllGather(name string, whole, part []float32) error {
 	if err := g.checkWhole(len(whole), len(part)); err != nil {
 		return err
 	}
@@ -25,8 +27,8 @@ func AllGather[T Float](g *Group, whole, part []T) error {
 		return nil
 	}
 	r := g.ring
-	return r.run(newCall[T](allGather, n), func() error {
-		block := func(i int) []T {
+	return r.run(newCall(name, n), func() error {
+		block := func(i int) []float32 {
 			i = (i + size) % size
 			return whole[i*n : (i+1)*n]
 		}
@@ -50,13 +52,13 @@ func AllGather[T Float](g *Group, whole, part []T) error {
 
 // AllReduce replaces values by their sums over the ranks. Sums are made in the order of ranks, so
 // that they are the same in all ranks and in all runs.
-func AllReduce[T Float](g *Group, values []T) error {
+func (g *Group) AllReduce(name string, values []float32) error {
 	size, rank := g.Size(), g.Rank()
 	if size == 1 {
 		return nil
 	}
 	r := g.ring
-	return r.run(newCall[T](allReduce, len(values)), func() error {
+	return r.run(newCall(name, len(values)), func() error {
 		if err := reduce(g, values); err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func AllReduce[T Float](g *Group, values []T) error {
 
 // ReduceScatter stores in part this rank's part of the sums of whole over the ranks. Sums are those
 // of AllReduce.
-func ReduceScatter[T Float](g *Group, part, whole []T) error {
+func (g *Group) ReduceScatter(name string, part, whole []float32) error {
 	if err := g.checkWhole(len(whole), len(part)); err != nil {
 		return err
 	}
@@ -88,20 +90,20 @@ func ReduceScatter[T Float](g *Group, part, whole []T) error {
 		return nil
 	}
 	r := g.ring
-	return r.run(newCall[T](reduceScatter, len(whole)), func() error {
+	return r.run(newCall(name, len(whole)), func() error {
 		if rank != size-1 {
 			if err := reduce(g, whole); err != nil {
 				return err
 			}
 			// The parts of the ranks after this one come first.
 			for range size - 2 - rank {
-				if err := forward[T](r.from, r.to, n); err != nil {
+				if err := forward(r.from, r.to, n); err != nil {
 					return err
 				}
 			}
 			return receive(r.from, part)
 		}
-		sums := make([]T, len(whole))
+		sums := make([]float32, len(whole))
 		copy(sums, whole)
 		if err := reduce(g, sums); err != nil {
 			return err
@@ -117,9 +119,9 @@ func ReduceScatter[T Float](g *Group, part, whole []T) error {
 }
 
 // reduce adds values from rank to rank. The last rank has the sums in values.
-func reduce[T Float](g *Group, values []T) error {
+func reduce(g *Group, values []float32) error {
 	r, last := g.ring, g.Rank() == g.Size()-1
-	sums := make([]T, min(chunk, len(values)))
+	sums := make([]float32, min(chunk, len(values)))
 	for part := range chunks(values) {
 		sum := sums[:len(part)]
 		if g.Rank() == 0 {
@@ -148,14 +150,14 @@ func (g *Group) checkWhole(whole, part int) error {
 	return nil
 }
 
-func newCall[T Float](kind uint8, n int) call {
-	var v T
-	return call{Kind: kind, Size: uint8(unsafe.Sizeof(v)), Length: uint64(n)}
+// newCall describes a collective by the end of its name, which tells operators apart.
+func newCall(name string, n int) call {
+	return call{Name: newText(name[max(0, len(name)-len(text64{})):]), Length: uint64(n)}
 }
 
 // chunks yields the parts of values that are messages.
-func chunks[T Float](values []T) func(func([]T) bool) {
-	return func(yield func([]T) bool) {
+func chunks(values []float32) func(func([]float32) bool) {
+	return func(yield func([]float32) bool) {
 		for len(values) > 0 {
 			n := min(chunk, len(values))
 			if !yield(values[:n]) {
@@ -167,19 +169,12 @@ func chunks[T Float](values []T) func(func([]T) bool) {
 }
 
 // send writes values, little-endian.
-func send[T Float](w io.Writer, values []T) error {
+func send(w io.Writer, values []float32) error {
 	var data []byte
 	for part := range chunks(values) {
 		data = data[:0]
-		switch part := any(part).(type) {
-		case []float32:
-			for _, v := range part {
-				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-			}
-		case []float64:
-			for _, v := range part {
-				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
-			}
+		for _, v := range part {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 		}
 		if _, err := w.Write(data); err != nil {
 			return err
@@ -189,34 +184,26 @@ func send[T Float](w io.Writer, values []T) error {
 }
 
 // receive reads values.
-func receive[T Float](r io.Reader, values []T) error {
+func receive(r io.Reader, values []float32) error {
 	var data []byte
 	for part := range chunks(values) {
-		size := int(unsafe.Sizeof(part[0]))
 		if data == nil {
-			data = make([]byte, size*len(part))
+			data = make([]byte, 4*len(part))
 		}
-		data = data[:size*len(part)]
+		data = data[:4*len(part)]
 		if _, err := io.ReadFull(r, data); err != nil {
 			return err
 		}
-		switch part := any(part).(type) {
-		case []float32:
-			for i := range part {
-				part[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-			}
-		case []float64:
-			for i := range part {
-				part[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
-			}
+		for i := range part {
+			part[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 		}
 	}
 	return nil
 }
 
 // forward sends n values on as they come.
-func forward[T Float](from io.Reader, to io.Writer, n int) error {
-	part := make([]T, min(chunk, n))
+func forward(from io.Reader, to io.Writer, n int) error {
+	part := make([]float32, min(chunk, n))
 	for n > 0 {
 		part = part[:min(n, len(part))]
 		if err := receive(from, part); err != nil {

@@ -53,11 +53,8 @@ func TestCollectives(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			inAll(t, groups(t, size), func(g *Group) error {
 				for _, n := range []int{0, 1, 3, chunk - 1, chunk, chunk + 1, 3*chunk + 7} {
-					if err := checkCollectives[float32](g, n); err != nil {
-						return fmt.Errorf("%d float32: %w", n, err)
-					}
-					if err := checkCollectives[float64](g, n); err != nil {
-						return fmt.Errorf("%d float64: %w", n, err)
+					if err := checkCollectives(g, n); err != nil {
+						return fmt.Errorf("%d values: %w", n, err)
 					}
 				}
 				return nil
@@ -67,20 +64,20 @@ func TestCollectives(t *testing.T) {
 }
 
 // values returns what a rank has: numbers whose sums depend on the order.
-func values[T Float](rank, n int) []T {
+func values(rank, n int) []float32 {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(n)))
-	out := make([]T, n)
+	out := make([]float32, n)
 	for i := range out {
-		out[i] = T(r.NormFloat64() * math.Pow(10, float64(r.IntN(12))))
+		out[i] = float32(r.NormFloat64() * math.Pow(10, float64(r.IntN(12))))
 	}
 	return out
 }
 
-func checkCollectives[T Float](g *Group, n int) error {
+func checkCollectives(g *Group, n int) error {
 	size := g.Size()
-	var concatenated, sums []T
+	var concatenated, sums []float32
 	for rank := range size {
-		v := values[T](rank, n)
+		v := values(rank, n)
 		concatenated = append(concatenated, v...)
 		if rank == 0 {
 			sums = v
@@ -90,40 +87,40 @@ func checkCollectives[T Float](g *Group, n int) error {
 			sums[i] += v[i]
 		}
 	}
-	whole := make([]T, size*n)
-	if err := AllGather(g, whole, values[T](g.Rank(), n)); err != nil {
+	whole := make([]float32, size*n)
+	if err := g.AllGather("x", whole, values(g.Rank(), n)); err != nil {
 		return err
 	}
 	if err := same("all-gather", whole, concatenated); err != nil {
 		return err
 	}
-	reduced := values[T](g.Rank(), n)
-	if err := AllReduce(g, reduced); err != nil {
+	reduced := values(g.Rank(), n)
+	if err := g.AllReduce("x", reduced); err != nil {
 		return err
 	}
 	if err := same("all-reduce", reduced, sums); err != nil {
 		return err
 	}
 	n -= n % size
-	mine := values[T](g.Rank(), n)
-	before := append([]T(nil), mine...)
-	part := make([]T, n/size)
-	if err := ReduceScatter(g, part, mine); err != nil {
+	mine := values(g.Rank(), n)
+	before := append([]float32(nil), mine...)
+	part := make([]float32, n/size)
+	if err := g.ReduceScatter("x", part, mine); err != nil {
 		return err
 	}
 	if err := same("operand of reduce-scatter", mine, before); err != nil {
 		return err
 	}
-	sums = make([]T, n)
+	sums = make([]float32, n)
 	for rank := range size {
-		for i, v := range values[T](rank, n) {
+		for i, v := range values(rank, n) {
 			sums[i] += v
 		}
 	}
 	return same("reduce-scatter", part, sums[g.Rank()*len(part):][:len(part)])
 }
 
-func same[T Float](name string, got, want []T) error {
+func same(name string, got, want []float32) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%s: %d values, want %d", name, len(got), len(want))
 	}
@@ -141,21 +138,21 @@ func TestMismatch(t *testing.T) {
 	var done sync.WaitGroup
 	for _, g := range all {
 		done.Go(func() {
-			if err := AllGather(g, make([]float32, 7), make([]float32, 2)); err == nil || !strings.Contains(err.Error(), "2 values in a part and 7 in the whole; want 6") {
+			if err := g.AllGather("x", make([]float32, 7), make([]float32, 2)); err == nil || !strings.Contains(err.Error(), "2 values in a part and 7 in the whole; want 6") {
 				t.Errorf("rank %d: %v", g.Rank(), err)
 			}
-			if err := ReduceScatter(g, make([]float32, 2), make([]float32, 5)); err == nil {
+			if err := g.ReduceScatter("x", make([]float32, 2), make([]float32, 5)); err == nil {
 				t.Errorf("rank %d: no error", g.Rank())
 			}
 			n := 10
 			if g.Rank() == 1 {
 				n = 11
 			}
-			err := AllReduce(g, make([]float64, n))
-			if err == nil || g.Rank() == 1 && !strings.Contains(err.Error(), "rank 1, is at collective 1, all-reduce of 11 float64, and rank 0 at collective 1, all-reduce of 10 float64") {
+			err := g.AllReduce("x", make([]float32, n))
+			if err == nil || g.Rank() == 1 && !strings.Contains(err.Error(), "rank 1, is at collective 1, x of 11 values, and rank 0 at collective 1, x of 10 values") {
 				t.Errorf("rank %d: %v", g.Rank(), err)
 			}
-			if again := AllReduce(g, make([]float64, 1)); again == nil || again.Error() != err.Error() {
+			if again := g.AllReduce("x", make([]float32, 1)); again == nil || again.Error() != err.Error() {
 				t.Errorf("rank %d: %v after %v", g.Rank(), again, err)
 			}
 			_ = g.Close(err) // says again why
@@ -188,7 +185,7 @@ func TestCollectiveCanceled(t *testing.T) {
 				if rank == 2 { // the others wait for it
 					<-g.Context().Done()
 				}
-				err = AllReduce(g, make([]float32, 1000))
+				err = g.AllReduce("x", make([]float32, 1000))
 			}
 			want := "rank 1 failed: interrupted"
 			if rank == 1 {
@@ -209,7 +206,7 @@ func BenchmarkAllReduce(b *testing.B) {
 	inAll(b, groups(b, 4), func(g *Group) error {
 		values := make([]float32, n)
 		for range rounds {
-			if err := AllReduce(g, values); err != nil {
+			if err := g.AllReduce("x", values); err != nil {
 				return err
 			}
 		}

@@ -75,7 +75,7 @@ func work(g *Group, mode string) error {
 	sum := func() (float32, error) {
 		values := make([]float32, 100_000)
 		values[99_999] = float32(g.Rank() + 1)
-		err := AllReduce(g, values)
+		err := g.AllReduce("sum", values)
 		return values[99_999], err
 	}
 	total, err := sum()

@@ -172,25 +172,15 @@ func isNeighbour(conn net.Conn, want neighbour) bool {
 	return hmac.Equal(data, encode(want)) && conn.SetReadDeadline(time.Time{}) == nil
 }
 
-// Kinds of collectives.
-const (
-	allGather = iota + 1
-	allReduce
-	reduceScatter
-)
-
-var collectives = map[uint8]string{allGather: "all-gather", allReduce: "all-reduce", reduceScatter: "reduce-scatter"}
-
 // call is a collective, which every rank sends to the next one before its data.
 type call struct {
 	Number uint64 // counted from 1
-	Kind   uint8
-	Size   uint8 // of an element in bytes
-	Length uint64
+	Name   text64
+	Length uint64 // in elements
 }
 
 func (c call) String() string {
-	return fmt.Sprintf("collective %d, %s of %d float%d", c.Number, collectives[c.Kind], c.Length, 8*int(c.Size))
+	return fmt.Sprintf("collective %d, %s of %d values", c.Number, c.Name, c.Length)
 }
 
 // begin compares a collective with that of the rank before this one. No length is taken from
