@@ -214,11 +214,13 @@ func TestAdapter(t *testing.T) {
 	tol.CloseAbs(t, nodes, want, 1e-5)
 }
 
-// TestFineTuning: solvers lower the loss, all weights or adapters alone, under either machine,
-// and constants stay what they are.
+// TestFineTuning: solvers lower the loss, all weights or adapters alone, under either machine. A
+// Workspace changes nothing.
 func TestFineTuning(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		for _, lisp := range []bool{false, true} {
+		var unplanned float64
+		for _, machine := range []string{"tape", "tape with a workspace", "Lisp"} {
+			lisp := machine == "Lisp"
 			prepare := func(g *gorgonia.ExprGraph, b *graph.Block) gorgonia.Nodes { return must(b.Adapt(g, 2, 1, 5))(t) }
 			if whole {
 				prepare = func(g *gorgonia.ExprGraph, b *graph.Block) gorgonia.Nodes { return must(b.Train(g))(t) }
@@ -231,6 +233,11 @@ func TestFineTuning(t *testing.T) {
 			var vm *pulsecol.Machine
 			if !lisp {
 				must(op.Grad(m.loss, m.params...))(t)
+				if machine != "tape" {
+					if err := op.NewWorkspace().Plan(m.g, m.ctl.Modes()); err != nil {
+						t.Fatal(err)
+					}
+				}
 				vm = must(pulsecol.NewMachine(m.g, m.ctl, gorgonia.BindDualValues(m.params...)))(t)
 				defer vm.Close()
 			}
@@ -255,7 +262,12 @@ func TestFineTuning(t *testing.T) {
 				}
 			}
 			if !(last < first/4) {
-				t.Errorf("all weights: %v, Lisp: %v: the loss is %v after %d steps, %v at first", whole, lisp, last, steps, first)
+				t.Errorf("all weights: %v, %s: the loss is %v after %d steps, %v at first", whole, machine, last, steps, first)
+			}
+			if machine == "tape" {
+				unplanned = last
+			} else if !lisp && last != unplanned {
+				t.Errorf("all weights: %v: the loss is %v with a workspace, %v without", whole, last, unplanned)
 			}
 		}
 	}

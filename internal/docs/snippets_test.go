@@ -17,7 +17,7 @@ import (
 var (
 	goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	// printed is a call that ends in a comment with its output.
-	printed = regexp.MustCompile(`(?m)^\s*fmt\.Print.*\) // (.*)$`)
+	printed = regexp.MustCompile(`(?m)^\s*fmt\.Print.*\) +// (.*)$`)
 )
 
 // TestSnippets: the Go code of the pages compiles. A program also prints the text of the
@@ -88,7 +88,7 @@ func isProgram(code string) bool { return strings.HasPrefix(code, "package main\
 var imports = map[string]string{
 	"context": "context", "fmt": "fmt", "log": "log",
 	"pulsecol": "github.com/pulsecol/pulsecol", "llada": "github.com/pulsecol/pulsecol/models/llada", "dream": "github.com/pulsecol/pulsecol/models/dream",
-	"models": "github.com/pulsecol/pulsecol/models", "gorgonia": "gorgonia.org/gorgonia", "tensor": "gorgonia.org/tensor",
+	"graph": "github.com/pulsecol/pulsecol/graph", "op": "github.com/pulsecol/pulsecol/op", "models": "github.com/pulsecol/pulsecol/models", "gorgonia": "gorgonia.org/gorgonia", "tensor": "gorgonia.org/tensor",
 }
 
 // complete puts a package clause and the imports before declarations that have none, as editors
