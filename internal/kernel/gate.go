@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // Gate computes dst = silu(gate) * up, element by element, as SwiGLU of its projections.
 // dst may be gate or up.
 func (t *Team) Gate(dst, gate, up []float32) {
@@ -49,10 +51,10 @@ func (j *gateJob) run(s *scratch, task int) {
 	}
 	for i := lo; i < hi; i++ {
 		g, u, dy := j.gate[i], j.up[i], j.dy[i]
-		sigmoid := 1 / (1 + exp32(-g))
-		rest := 1 / (1 + exp32(g)) // 1-sigmoid, without cancellation
+		e := min(exp32(-g), math.MaxFloat32)
+		sigmoid := 1 / (1 + e)
 		if j.dgate != nil {
-			j.dgate[i] = dy * u * sigmoid * (1 + g*rest)
+			j.dgate[i] = dy * u * sigmoid * (1 + g*(e*sigmoid)) // 1-sigmoid without cancellation
 		}
 		if j.dup != nil {
 			j.dup[i] = dy * g * sigmoid
