@@ -20,6 +20,7 @@ type fake struct {
 	plan   func(r *Run) error          // nil: a planned result and nothing else
 	ran    func(f *fake)               // called by Do
 	mode   func() (m Mode, known bool) // nil: the operator belongs to no step
+	layer  *State                      // nil: it belongs to no layer
 	at     Placement
 }
 
@@ -57,6 +58,7 @@ func (f *fake) Hashcode() uint32 {
 }
 
 func (f *fake) OnGPU() bool           { return f.gpu }
+func (f *fake) Layer() *State         { return f.layer }
 func (f *fake) Placement() *Placement { return &f.at }
 
 func (f *fake) PlanMemory(r *Run) error {

@@ -49,7 +49,7 @@ func refreshIn(refreshes int, at func(r int) int) func(step, total int) pulsecol
 func drawSchedule(r *rand.Rand, total int) schedule {
 	eta, refreshes := percent(1+r.IntN(100)), 1+r.IntN(6)
 	w := eta.window(total)
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0, 1:
 		return schedule{pulsecol.Uniform{Eta: eta.share(), Refreshes: refreshes}, refreshIn(refreshes, func(i int) int {
 			if refreshes == 1 {
@@ -87,6 +87,18 @@ func drawSchedule(r *rand.Rand, total int) schedule {
 		}
 		return schedule{s, s.Mode, nil}
 	case 7:
+		steps := r.IntN(6) // 0 is 10
+		every := steps
+		if every == 0 {
+			every = 10
+		}
+		return schedule{pulsecol.Every{Steps: steps}, func(step, _ int) pulsecol.Mode {
+			if step%every == 1%every {
+				return pulsecol.Refresh
+			}
+			return pulsecol.Reuse
+		}, nil}
+	case 8:
 		if r.IntN(2) == 0 {
 			return schedule{pulsecol.AlwaysDense{}, func(int, int) pulsecol.Mode { return pulsecol.Dense }, nil}
 		}
@@ -177,7 +189,7 @@ func TestSchedules(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 8 {
-		t.Errorf("kinds drawn: %v, want all eight", kinds)
+	if len(kinds) != 9 {
+		t.Errorf("kinds drawn: %v, want all nine", kinds)
 	}
 }
