@@ -144,6 +144,9 @@ func (d *runner) loose(key any, bytes int64) (cu.DevicePtr, error) {
 	if err := d.dropLoose(key); err != nil {
 		return 0, err
 	}
+	if k, ok := key.(cacheKey); ok {
+		k.s.LoseCache()
+	}
 	at, err := d.heap.get(bytes)
 	if err == nil {
 		d.arenas.loose[key] = block{at, bytes}

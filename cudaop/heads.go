@@ -47,7 +47,7 @@ func (c *call) split(h kernel.Heads, positions, frequencies cu.DevicePtr) (gorgo
 		return nil, err
 	}
 	s := c.in[0].Shape()
-	v, out, err := c.result(s[0], h.Count, s[1], h.Dim)
+	v, out, pitch, at, err := c.headsResult(s[0], h.Count, s[1], h.Dim)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +56,25 @@ func (c *call) split(h kernel.Heads, positions, frequencies cu.DevicePtr) (gorgo
 		return nil, err
 	}
 	first := x + cu.DevicePtr(h.First*h.Dim*int(c.o.dtype().Size()))
-	tokens, perBlock := s[0]*s[1], layerThreads/(h.Dim/2)
+	tokens := s[0] * s[1]
+	perBlock := min(layerThreads/(h.Dim/2), max(1, tokens/max(1, c.multiprocs))) // few tokens share no block
 	return v, k.launch((tokens+perBlock-1)/perBlock, address(first), address(positions), address(frequencies), address(out),
-		integer(tokens), integer(s[1]), integer(h.Count), integer(h.Dim), integer(s[2]), elementType(v.Dtype()))
+		integer(tokens), integer(s[1]), integer(h.Count), integer(h.Dim), integer(s[2]), elementType(v.Dtype()), integer(perBlock), integer(pitch), address(at))
+}
+
+// headsResult is result for heads of the layout BHND, which may be a cache. Rows of a head
+// follow those of the head before at a distance of pitch rows, from the row on that first
+// points to; 0 is the first.
+func (c *call) headsResult(batch, heads, n, dim int) (v gorgonia.Value, out cu.DevicePtr, pitch int, first cu.DevicePtr, err error) {
+	cached, first, err := c.cacheResult(batch, heads, n, dim)
+	if err != nil {
+		return nil, 0, 0, 0, err
+	}
+	if cached != nil {
+		return cached, cached.at, cached.cache.sh[2], first, nil
+	}
+	v, out, err = c.result(batch, heads, n, dim)
+	return v, out, n, 0, err
 }
 
 // mergeHeads runs op.NewMergeHeads.

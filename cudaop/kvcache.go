@@ -8,6 +8,7 @@ import (
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"github.com/pulsecol/pulsecol/internal/gpu"
 	"github.com/pulsecol/pulsecol/op"
+	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,23 +36,19 @@ type cacheKey struct {
 }
 
 func (r *kvCache) run(c *call) (gorgonia.Value, error) {
-	s, st := c.in[0].Shape(), r.spec.State
-	all := newDeviceTensor(c.o.headType(s[3]), []int{s[0], s[1], r.spec.Len, s[3]})
-	bytes := int64(all.MemSize())
-	x, err := c.as(all.dt, 0)
+	if t, ours := c.in[0].(*deviceTensor); ours && t.cache != nil { // its operator has written them
+		if p, ok := c.source.(*planning); ok {
+			p.run.ResultOfLayer()
+		}
+		return t.cache, nil
+	}
+	s := c.in[0].Shape()
+	x, err := c.as(c.o.headType(s[3]), 0)
 	if err != nil {
 		return nil, err
 	}
-	if all.at, err = c.ofLayer(cacheKey{st, r.spec.Half}, bytes); err != nil {
-		return nil, err
-	}
-	first, err := c.firstRow()
+	all, first, err := r.place(c, c.o, s)
 	if err != nil {
-		return nil, err
-	}
-	if p, ok := c.source.(*planning); ok {
-		p.run.ResultOfLayer()
-	} else if err := r.admit(c, s, bytes); err != nil {
 		return nil, err
 	}
 	k, err := c.kernel("cacherows", "cacherows")
@@ -66,6 +63,43 @@ func (r *kvCache) run(c *call) (gorgonia.Value, error) {
 	}
 	return all, k.launchRows(s[0]*s[1], s[2]*row, address(x), address(all.at), address(first),
 		integer(s[0]*s[1]), integer(s[2]), integer(r.spec.Len), integer(row), flag(narrow))
+}
+
+// place returns the cache and the address of the position from which on rows of the shape s
+// are written to it in the step in progress, as the result of c's operator. o is the cache's.
+func (r *kvCache) place(c *call, o *deviceOp, s tensor.Shape) (all *deviceTensor, first cu.DevicePtr, err error) {
+	all = newDeviceTensor(o.headType(s[3]), []int{s[0], s[1], r.spec.Len, s[3]})
+	if all.at, err = c.ofLayer(cacheKey{r.spec.State, r.spec.Half}, int64(all.MemSize())); err != nil {
+		return nil, 0, err
+	}
+	if first, err = c.firstRow(); err != nil {
+		return nil, 0, err
+	}
+	if p, ok := c.source.(*planning); ok {
+		p.run.ResultOfLayer()
+		return all, first, nil
+	}
+	return all, first, r.admit(c, s, int64(all.MemSize()))
+}
+
+// cacheResult is result for heads of the shape s whose only reader puts them into a cache:
+// they go there at once. v is nil for any other reader.
+func (c *call) cacheResult(s ...int) (v *deviceTensor, first cu.DevicePtr, err error) {
+	o, ok := c.o.Placement().Reader().(*deviceOp)
+	if !ok {
+		return nil, 0, nil
+	}
+	r, ok := o.impl.(*kvCache)
+	if !ok {
+		return nil, 0, nil
+	}
+	all, first, err := r.place(c, o, s)
+	if err != nil {
+		return nil, 0, err
+	}
+	v = newDeviceTensor(all.dt, s)
+	v.at, v.cache = all.at, all
+	return v, first, nil
 }
 
 // admit checks the step against the graph's rows, of the shape s.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"gorgonia.org/cu"
 	"gorgonia.org/tensor"
@@ -92,10 +93,13 @@ func (d *runner) typed(name string, dt tensor.Dtype) (*cudaKernel, error) {
 }
 
 // loadModule loads the cubin of a file on Hopper, and else, or if the driver does
-// not take it, its PTX, which the driver compiles.
+// not take it, its PTX, which the driver compiles. Files for Hopper alone have no PTX.
 func (d *device) loadModule(file string) (m cu.Module, err error) {
 	forms := []string{"ptx"}
-	if d.isHopper() {
+	switch {
+	case strings.HasSuffix(file, "_sm90"):
+		forms = []string{"cubin"}
+	case d.isHopper():
 		forms = []string{"cubin", "ptx"}
 	}
 	var errs []error

@@ -41,6 +41,8 @@ type deviceTensor struct {
 	sh   tensor.Shape
 	dt   tensor.Dtype
 	bnhd bool // heads [B,H,N,D] in the layout [B,N,H,D]
+
+	cache *deviceTensor // that the rows were written to; at is where it begins. nil for none
 }
 
 func newDeviceTensor(dt tensor.Dtype, shape []int) *deviceTensor {

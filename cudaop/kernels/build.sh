@@ -4,7 +4,8 @@
 #   NVCC=/path/to/nvcc ./build.sh      any nvcc of CUDA 12.4 or newer; without NVCC the one in PATH
 #
 # PTX of an older nvcc runs on more drivers, so the committed modules come from the oldest nvcc that compiles them. Each file
-# becomes PTX and a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX. Cubins of kernels that may
+# becomes PTX and a cubin for Hopper, which loads at once; the driver takes seconds to compile PTX. What needs Hopper's own
+# instructions is a cubin alone: its PTX would run on no other GPU. Cubins of kernels that may
 # start early (dependent.cuh) are built for compute_90, all others for compute_80.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -24,7 +25,6 @@ for source in *.cu; do
   case $name in
   *_sm90)
     compile cubin "-gencode=arch=compute_90a,code=sm_90a" "$name"
-    compile ptx "-gencode=arch=compute_90a,code=compute_90a" "$name"
     ;;
   *)
     if grep -q '^DEPENDENT' "$source"; then virtual=90; else virtual=80; fi

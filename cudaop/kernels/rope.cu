@@ -5,10 +5,10 @@ constexpr int kPairs = 2;                        // pairs of vectors that a thre
 
 template <class T, bool WHOLE>
 DEVICE void rotate_heads(const T* x, const int* positions, const double* frequencies, void* out, long long tokens, long long N,
-                            int H, int D, long long width, long long otype) {
+                            int H, int D, long long width, long long otype, int most, long long pitch, const int* at) {
   __shared__ float sines[kThreads], cosines[kThreads];
-  const int half = D / 2, per_block = kThreads / half;  // tokens of a block
-  const long long first = static_cast<long long>(blockIdx.x) * per_block;
+  const int half = D / 2, per_block = min(kThreads / half, most);  // tokens of a block
+  const long long first = static_cast<long long>(blockIdx.x) * per_block, row = at != nullptr ? __ldg(at) : 0;
   const int count = static_cast<int>(min(static_cast<long long>(per_block), tokens - first));
   if (frequencies != nullptr) {
     if (threadIdx.x < count * half) {
@@ -50,18 +50,19 @@ DEVICE void rotate_heads(const T* x, const int* positions, const double* frequen
         hi[j] = z * c + a * s;
       }
       const long long token = first + t, b = token / N;
-      const long long to = ((b * H + h) * N + token - b * N) * D + d;
+      const long long to = ((b * H + h) * pitch + row + token - b * N) * D + d;
       store<WHOLE>(out, to, half - d, lo, otype);
       store<WHOLE>(out, to + half, half - d, hi, otype);
     }
   }
 }
 
-// rope: out [B, H, N, D] are the first H*D elements of the rows of x [B*N, width], split into heads. With frequencies
+// rope: out [B, H, pitch, D] has from row at[0] on, or 0 without `at`, the first H*D elements of the rows of x [B*N, width],
+// split into heads. With frequencies
 // [D/2] float64, features d and d + D/2 of a head are rotated by position * frequency half-turns; positions [B*N] int32.
-// Without frequencies, a null pointer, heads are split only. A block serves kThreads / (D/2) tokens and computes the sines
-// of all their heads once. D is even, and D/2 at most kThreads.
+// Without frequencies, a null pointer, heads are split only. A block serves `most` tokens, at most kThreads / (D/2), and
+// computes the sines of all their heads once. D is even, and D/2 at most kThreads.
 KERNELS(rope, 1, rotate_heads, D / 2,
         (const void* x, const int* positions, const double* frequencies, void* out, long long tokens, long long N, long long H,
-         long long D, long long width, long long otype),
-        IN(x), positions, frequencies, out, tokens, N, static_cast<int>(H), static_cast<int>(D), width, otype)
+         long long D, long long width, long long otype, long long most, long long pitch, const int* at),
+        IN(x), positions, frequencies, out, tokens, N, static_cast<int>(H), static_cast<int>(D), width, otype, static_cast<int>(most), pitch, at)

@@ -116,6 +116,13 @@ func (s *State) Admit(half Half, shape CacheShape, owner any, bytes int64) error
 	return nil
 }
 
+// LoseCache says that the memory of keys and values has lost its contents.
+func (s *State) LoseCache() {
+	if s.cache != nil {
+		s.cache.filled = [2]bool{}
+	}
+}
+
 // reserve makes room for a sequence.
 func (c *cache) reserve(half Half, shape CacheShape) {
 	n := shape.elements()

@@ -73,6 +73,7 @@ type Placement struct {
 	inputs gorgonia.Nodes
 	result bool // is planned
 	kept   bool // and has one place for all runs
+	reader Planned
 }
 
 // Plan returns the plan that the operator belongs to, nil for none.
@@ -80,6 +81,10 @@ func (p *Placement) Plan() *Plan { return p.plan }
 
 // Node returns the node that the operator is planned for.
 func (p *Placement) Node() *gorgonia.Node { return p.node }
+
+// Reader returns the operator that reads the result, nil if that is none, or several, or not
+// of the plan.
+func (p *Placement) Reader() Planned { return p.reader }
 
 // PlannedResult reports whether the operator's result is placed by the plan.
 func (p *Placement) PlannedResult() bool { return p.result }

@@ -110,7 +110,7 @@ func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
 	}
 	slices.Reverse(order) // Sort lists results before what they are made of
 	p := &Plan{persistent: map[any]*persistent{}, layers: layerMemory{}}
-	w := &walk{plan: p, graph: g, readers: map[*gorgonia.Node]int{}, kept: map[*gorgonia.Node]bool{}}
+	w := &walk{plan: p, graph: g, readers: map[*gorgonia.Node]int{}, last: map[*gorgonia.Node]Planned{}, kept: map[*gorgonia.Node]bool{}}
 	for i, n := range opts.Keep {
 		if !slices.Contains(order, n) {
 			return nil, fmt.Errorf("%w: node %d to keep is %s, want one of the graph", ErrValue, i, Describe(n))
@@ -130,8 +130,9 @@ func New(g *gorgonia.ExprGraph, opts Options) (*Plan, error) {
 type walk struct {
 	plan    *Plan
 	graph   *gorgonia.ExprGraph
-	nodes   gorgonia.Nodes         // of planned operators, in order
-	readers map[*gorgonia.Node]int // of planned results
+	nodes   gorgonia.Nodes             // of planned operators, in order
+	readers map[*gorgonia.Node]int     // of planned results
+	last    map[*gorgonia.Node]Planned // the reader of a result that has one
 	kept    map[*gorgonia.Node]bool
 }
 
@@ -160,6 +161,10 @@ func (w *walk) collect(order gorgonia.Nodes, machineResults bool) {
 		for it := w.graph.To(n.ID()); it.Next(); readers++ {
 			reader, ok := single(it.Node().(*gorgonia.Node))
 			ours = ours && ok && reader.OnGPU() == o.OnGPU()
+			w.last[n] = reader
+		}
+		if readers > 1 {
+			delete(w.last, n)
 		}
 		if ours && readers > 0 && !w.kept[n] {
 			w.readers[n] = readers
@@ -170,7 +175,7 @@ func (w *walk) collect(order gorgonia.Nodes, machineResults bool) {
 		o := n.Op().(Planned)
 		at := o.Placement()
 		kept := w.kept[n] && !o.OnGPU()
-		*at = Placement{plan: w.plan, node: n, index: i, result: w.readers[n] > 0 || kept, kept: kept}
+		*at = Placement{plan: w.plan, node: n, index: i, result: w.readers[n] > 0 || kept, kept: kept, reader: w.last[n]}
 		for _, in := range inputsOf(w.graph, n) {
 			if in.Op() != nil {
 				in = nil

@@ -189,8 +189,8 @@ int main(int argc, char** argv) {
     const double value = 2. * n * D;
     memory("copy", 2 * value, [&] { OK(cudaMemcpyAsync(b, a, static_cast<size_t>(value), cudaMemcpyDeviceToDevice)); });
     memory("rmsnorm", 2 * value, [&] { launch("rmsnorm", n, {u(a), u(weight), u(b), D, bits(1e-5), 0}); });
-    memory("rope of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), u(positions), u(frequencies), u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
-    memory("split of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), 0, 0, u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0}); });
+    memory("rope of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), u(positions), u(frequencies), u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0, 4, (unsigned long long)n, 0}); });
+    memory("split of qkv", 2 * value, [&] { launch("rope", (n + 3) / 4, {u(b), 0, 0, u(a), (unsigned long long)n, (unsigned long long)n, H, 128, 3 * D, 0, 4, (unsigned long long)n, 0}); });
     memory("merge", 2 * value, [&] { launch("mergeheads", n, {u(a), u(b), (unsigned long long)n, H, 128, 0}); });
     memory("add", 3 * value, [&] { launch("add", n * D / 2048, {u(a), u(c), u(b), (unsigned long long)(n * D), 0}); });
     memory("swiglu", 6. * n * F, [&] { launch("swiglu", n * 3, {u(b), u(a), F, 0}); });
