@@ -21,7 +21,8 @@ func TestSharedWeights(t *testing.T) {
 	cfg := pulsecol.Config{Device: pulsecol.CUDA, Sparsity: 0.5, GroupSize: 16}
 	loaded := 0
 	o := llada.GenerateOptions{GenLength: 16, Steps: 4, OnLoad: func(done, _ int64) { loaded++ }}
-	weights := must(m.PredictMemory(1, 40, cfg, o))(t).GPU.Weights
+	need := must(m.PredictMemory(1, 60, cfg, o))(t).GPU
+	weights := need.Weights
 	generate := func(s *llada.Session, length int, loads bool) string {
 		t.Helper()
 		prompt := make([]int32, length)
@@ -50,8 +51,8 @@ func TestSharedWeights(t *testing.T) {
 	if other := generate(second, 60, false); other != long {
 		t.Errorf("another session gives %s, the first %s", other, long)
 	}
-	if held := gpu.Held(); held-two >= weights/2 {
-		t.Errorf("%d bytes held with one session, %d with two; the weights are %d", two, held, weights)
+	if held := gpu.Held(); held-two > need.Held()-weights {
+		t.Errorf("%d bytes held with one session, %d with two; a graph takes %d besides weights", two, held, need.Held()-weights)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

@@ -269,7 +269,10 @@ type layerMemory map[any]int64
 
 // add makes the buffer of a key at least as large as given.
 func (l layerMemory) add(a *Arena, key any, bytes int64) {
-	more := memplan.Round(bytes) - memplan.Round(l[key])
+	more := memplan.Round(bytes)
+	if have, ok := l[key]; ok {
+		more -= memplan.Round(have)
+	}
 	if more <= 0 {
 		return
 	}
