@@ -93,10 +93,10 @@ func (o *deviceOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, preallo
 		return nil, fmt.Errorf("%v: %w", o, err)
 	}
 	c := &call{runner: m.runner, o: o, prealloc: prealloc, in: in}
-	if o.isPrivate(m.runner, in) {
-		err = m.inContext(func() error { return c.run(false, &v) })
+	if o.isPrivate(in) {
+		err = m.inContext(func() error { return c.run(&v) })
 	} else {
-		err = m.afterInputs(func() error { return c.run(true, &v) })
+		err = m.afterInputs(func() error { return c.run(&v) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", o, err)
@@ -105,18 +105,23 @@ func (o *deviceOp) CUDADo(extern gorgonia.External, dev gorgonia.Device, preallo
 }
 
 // isPrivate reports whether the operator touches no memory of the machine.
-func (o *deviceOp) isPrivate(d *runner, in []gorgonia.Value) bool {
+func (o *deviceOp) isPrivate(in []gorgonia.Value) bool {
 	for i, v := range in {
-		if _, ours := v.(*deviceTensor); !ours && !(isCopied(o.Placement(), i, v) && d.hasCopy(o, i)) {
+		if _, ours := v.(*deviceTensor); ours {
+			continue
+		}
+		if !isCopied(o.Placement(), i, v) {
+			return false
+		}
+		if from, _, _ := onHost(o, i, v); from == nil {
 			return false
 		}
 	}
 	return !o.CallsExtern()
 }
 
-// run runs the call's operator. queueCopies says that the machine's inputs may be read. It
-// runs in the device's context.
-func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
+// run runs the call's operator. It runs in the device's context.
+func (c *call) run(v *gorgonia.Value) (err error) {
 	if number, mode, ok := c.o.BoundTo().Current(); ok {
 		pass := c.o.BoundTo().Pass()
 		if err := c.beginStep(number, stepKind{c.o.Placement().Plan(), mode, pass.Kind, pass.Select}); err != nil {
@@ -126,7 +131,7 @@ func (c *call) run(queueCopies bool, v *gorgonia.Value) (err error) {
 	if err := c.place(); err != nil {
 		return err
 	}
-	if err := c.copyInputs(queueCopies); err != nil {
+	if err := c.copyInputs(); err != nil {
 		return err
 	}
 	*v, err = c.o.impl.run(c)
@@ -166,7 +171,7 @@ func (o *deviceOp) PlanMemory(r *exec.Run) error {
 	for i := range r.Arity() {
 		c.in = append(c.in, planInput(r, i))
 	}
-	if err := c.copyInputs(false); err != nil {
+	if err := c.copyInputs(); err != nil {
 		return err
 	}
 	v, err := o.impl.run(c)

@@ -4,16 +4,20 @@ package cudaop
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"unsafe"
 
 	"github.com/pulsecol/pulsecol/internal/exec"
 	"gorgonia.org/cu"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
-// Operators read copies of the graph's inputs. To read an input in the machine's GPU memory an
-// operator has to wait for the engine's thread, which takes longer than launching a kernel.
-// The first reader in a step copies it; later ones read the copy like any other value. In
-// each block two rotations read the positions.
+// Operators read copies of the graph's inputs, which the first reader in a step makes from the
+// host. To read an input in the machine's own GPU memory an operator has to wait for the
+// engine's thread, which takes longer than launching a kernel: at the start of a step while
+// the GPU is idle, and in each block, where two rotations read the positions.
 
 // maxCopied bounds the bytes of an input that is copied: this much takes a GPU a few
 // microseconds.
@@ -24,15 +28,27 @@ func isCopied(at *exec.Placement, i int, v gorgonia.Value) bool {
 	return i < maxInputs && at.GraphInput(i) != nil && int64(v.MemSize()) <= maxCopied
 }
 
-// hasCopy reports whether the copy of an operator's input i is of the step in progress.
-func (d *runner) hasCopy(o *deviceOp, i int) bool {
-	node, _, number := exec.StepInput(o, i)
-	return node != nil && d.copied[node] == number
+// onHost returns where the value of an operator's input i is on the host, if a copy of it
+// serves the whole step in progress; else nil.
+func onHost(o *deviceOp, i int, v gorgonia.Value) (from unsafe.Pointer, node *gorgonia.Node, number uint64) {
+	node, _, number = exec.StepInput(o, i)
+	if node == nil { // outside a step inputs may change at any time
+		return nil, nil, 0
+	}
+	t, ok := node.Value().(*tensor.Dense)
+	if !ok || t.MemSize() != v.MemSize() || t.Dtype() != v.Dtype() || t.RequiresIterator() {
+		return nil, nil, 0
+	}
+	data := reflect.ValueOf(t.Data())
+	if data.Kind() != reflect.Slice {
+		return nil, nil, 0
+	}
+	return data.UnsafePointer(), node, number
 }
 
-// copyInputs finds the copies of inputs of the graph. With queue set it queues those that
-// the step does not have yet.
-func (c *call) copyInputs(queue bool) error {
+// copyInputs finds the copies of inputs of the graph, and makes those that the step does not
+// have yet.
+func (c *call) copyInputs() error {
 	for i, v := range c.in {
 		if !isCopied(c.o.Placement(), i, v) {
 			continue
@@ -41,18 +57,20 @@ func (c *call) copyInputs(queue bool) error {
 		if err != nil {
 			return err
 		}
-		node, _, number := exec.StepInput(c.o, i)
-		switch {
-		case c.isPlan() || node == nil: // outside a step inputs may change at any time
-		case c.copied[node] == number:
-			c.copies[i] = at
-		case queue:
-			if err := c.queue.copy(at, cu.DevicePtr(v.Uintptr()), int64(v.MemSize())); err != nil {
-				return err
+		if c.isPlan() {
+			continue
+		}
+		from, node, number := onHost(c.o, i, v)
+		if from == nil {
+			continue
+		}
+		if c.copied[node] != number {
+			if err := c.queue.toGPU(at, from, int64(v.MemSize())); err != nil {
+				return fmt.Errorf("cudaop: copy of an input: %w", err)
 			}
 			c.copied[node] = number
-			c.copies[i] = at
 		}
+		c.copies[i] = at
 	}
 	return nil
 }
