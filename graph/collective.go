@@ -22,14 +22,13 @@ func ReduceScatter(path string, x *gorgonia.Node, axis int, ranks op.Ranks) (*go
 
 // collective adds an operator of x's dimensions to the graph.
 func collective(x *gorgonia.Node, of func(dims int) (gorgonia.Op, error)) (*gorgonia.Node, error) {
-	if x == nil || x.Dims() == 0 {
-		o, err := of(1)
-		if err != nil {
-			return nil, err
+	dims := 1 // of nil and of what is no tensor, which apply refuses
+	if x != nil {
+		if t, ok := x.Type().(gorgonia.TensorType); ok {
+			dims = t.Dims
 		}
-		return op.Apply(o, x) // the error of nil or of a scalar
 	}
-	o, err := of(x.Dims())
+	o, err := of(dims)
 	if err != nil {
 		return nil, err
 	}

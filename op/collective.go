@@ -2,6 +2,8 @@ package op
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 
 	"github.com/chewxy/hm"
 	"github.com/pulsecol/pulsecol/internal/exec"
@@ -49,13 +51,35 @@ func newCollective(kind string, spec exec.Collective, path string, dims int) (go
 	if spec.Axis < 0 || spec.Axis >= dims {
 		return nil, fmt.Errorf("%s{%s}: %w: axis %d, want 0 to %d", kind, path, ErrValue, spec.Axis, dims-1)
 	}
-	size := 1
-	if spec.Ranks != nil {
-		size = spec.Ranks.Size()
+	size, err := sizeOf(spec.Ranks)
+	if err != nil {
+		return nil, fmt.Errorf("%s{%s}: %w", kind, path, err)
 	}
 	// The rank is no parameter: operators of one name are the same in all ranks.
 	of := gorgonia.TensorType{Dims: dims, Of: tensor.Float32}
 	return &collective{newBase(kind, path, []hm.Type{of}, of, dims, spec.Axis, size), spec, dims, size}, nil
+}
+
+// sizeOf returns the number of ranks, or what is wrong with them.
+func sizeOf(ranks Ranks) (size int, err error) {
+	if ranks == nil {
+		return 1, nil
+	}
+	defer func() { // a nil pointer, for one
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: ranks of type %T panic: %v", ErrValue, ranks, r)
+		}
+	}()
+	if !reflect.ValueOf(ranks).Comparable() {
+		return 0, fmt.Errorf("%w: ranks of type %T cannot be compared, want a pointer or another type that can", ErrValue, ranks)
+	}
+	if size = ranks.Size(); size < 1 {
+		return 0, fmt.Errorf("%w: %d ranks, want at least 1", ErrValue, size)
+	}
+	if rank := ranks.Rank(); rank < 0 || rank >= size {
+		return 0, fmt.Errorf("%w: rank %d of %d, want 0 to %d", ErrValue, rank, size, size-1)
+	}
+	return size, nil
 }
 
 // tensorDims is the most dimensions of a collective's tensors: attention's [B,H,N,D].
@@ -76,6 +100,9 @@ func (o *collective) shape(in tensor.Shape) (tensor.Shape, error) {
 	out, axis := in.Clone(), o.spec.Axis
 	switch o.spec.Kind {
 	case exec.AllGather:
+		if most := math.MaxInt / 4 / in.TotalSize(); o.size > most { // bytes of a float32 are 4
+			return nil, fmt.Errorf("%s: %w: input %v of %d ranks, want at most %d", o, ErrShape, in, o.size, most)
+		}
 		out[axis] *= o.size
 	case exec.ReduceScatter:
 		if in[axis]%o.size != 0 {

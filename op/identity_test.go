@@ -323,6 +323,7 @@ func TestString(t *testing.T) {
 // twoRanks are ranks that run nothing.
 type twoRanks struct{ op.Ranks }
 
+func (twoRanks) Rank() int { return 0 }
 func (twoRanks) Size() int { return 2 }
 
 // TestCollectiveMerges: collectives of one name over other ranks do not merge.

@@ -1,7 +1,8 @@
 package exec
 
 // Ranks are the processes of a run, each of which runs the same graphs. Collectives run in all of
-// them, in the same order; they fail in all if one fails or ends.
+// them, in the same order; they fail in all if one fails or ends. Values can be compared, as pointers can,
+// and Rank and Size do not change.
 type Ranks interface {
 	Rank() int // of this process, from 0
 	Size() int
