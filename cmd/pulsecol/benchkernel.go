@@ -77,6 +77,10 @@ func (c *benchKernelCmd) Run(std stdio) error {
 	for _, name := range c.Precision {
 		o.Precisions = append(o.Precisions, precisions[name])
 	}
+	linear := len(o.Ops) == 0 || slices.Contains(o.Ops, "linear")
+	if slices.Equal(slices.Compact(slices.Clone(c.Precision)), []string{"int8"}) && !(linear && slices.ContainsFunc(o.DTypes, quant.DType.Quantized)) {
+		return usagef("--precision int8: want --op linear with quantized weights, as in --dtype Q8_0")
+	}
 	if c.JSON {
 		e, cpu, from := json.NewEncoder(std.out), thisHost().CPU, newOrigin()
 		return kernelbench.Run(o, func(r kernelbench.Row) error { return e.Encode(cpuRow{r, cpu, from}) })
