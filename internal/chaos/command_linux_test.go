@@ -92,7 +92,7 @@ func (c command) start(t *testing.T) *process {
 	if c.session {
 		p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
-	p.Cmd.WaitDelay = time.Second // of a reader of stdin that never ends
+	p.Cmd.WaitDelay = time.Second                                            // of a reader of stdin that never ends
 	p.Cmd.Cancel = func() error { return p.Process.Signal(syscall.SIGQUIT) } // it shows where it hangs
 	if err := p.Cmd.Start(); err != nil {
 		p.stop()
