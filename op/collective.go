@@ -73,11 +73,9 @@ func sizeOf(ranks Ranks) (size int, err error) {
 	if !reflect.ValueOf(ranks).Comparable() {
 		return 0, fmt.Errorf("%w: ranks of type %T cannot be compared, want a pointer or another type that can", ErrValue, ranks)
 	}
-	if size = ranks.Size(); size < 1 {
-		return 0, fmt.Errorf("%w: %d ranks, want at least 1", ErrValue, size)
-	}
+	size = ranks.Size()
 	if rank := ranks.Rank(); rank < 0 || rank >= size {
-		return 0, fmt.Errorf("%w: rank %d of %d, want 0 to %d", ErrValue, rank, size, size-1)
+		return 0, fmt.Errorf("%w: rank %d of %d, want a rank from 0 to below their number, which is at least 1", ErrValue, rank, size)
 	}
 	return size, nil
 }
