@@ -158,9 +158,12 @@ func answersCaches(t *table) {
 		every       []int
 	}{
 		{"llada", "LLaDA type, blocks of 8", []string{"multiquery@512", "lists@512", "arithmetic@512", "multiquery@1024"}, []int{1, 0}},
-		{"dream", "Dream type, one block of 32", []string{"tracking@512", "multiquery@512", "lists@512", "arithmetic@512", "tracking@1024", "multiquery@1024"}, []int{0}},
+		{"llada", "", []string{"multiquery@2048"}, []int{0}},
+		{"dream", "Dream type, one block of 32", []string{"tracking@512", "multiquery@512", "lists@512", "arithmetic@512", "tracking@1024", "multiquery@1024", "tracking@2048"}, []int{0}},
 	} {
-		t.add("**"+part.name+"**", "", "", "", "")
+		if part.name != "" {
+			t.add("**"+part.name+"**", "", "", "", "")
+		}
 		for _, task := range part.tasks {
 			for _, every := range part.every {
 				cells := []string{"`" + task + "`", map[int]string{0: "once", 1: "every block"}[every]}
