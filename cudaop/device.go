@@ -16,8 +16,8 @@ import (
 // the headers in package compat give them no other.
 type device struct {
 	context    cu.CUContext
-	capability int        // 90 for compute capability 9.0
-	multiprocs int        //
+	capability int // 90 for compute capability 9.0
+	multiprocs int
 	busy       sync.Mutex // guards what follows, and the runners of the device
 	modules    map[string]cu.Module
 	functions  map[string]*function

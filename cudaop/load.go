@@ -132,9 +132,9 @@ func (d *device) freeWeights() error {
 }
 
 // Load copies the weights of a graph's operators to the GPU of its machine, if another
-// machine has not. Without Load the first step copies them. report, if not nil, is called before and after each tensor with the
-// bytes copied so far and the total. When ctx is done Load returns its error, and keeps the
-// copied weights.
+// machine has not. Without Load the first step copies them. report, if not nil, is called
+// before and after each tensor with the bytes copied so far and the total. When ctx is done
+// Load returns its error, and keeps the copied weights.
 func Load(ctx context.Context, vm gorgonia.VM, g *gorgonia.ExprGraph, report func(done, total int64)) (err error) {
 	on, ok := vm.(gorgonia.CUDAMachine)
 	if !ok {
